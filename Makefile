@@ -1,0 +1,66 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PACKAGES := fairlane producer dispatcher admin_ui
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z.-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(READY) ## Make .venv (all other targets do it themselves; PYTHON=python3.13 picks another Python)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo 'Fairlane needs Python 3.11 or newer. Name one: make PYTHON=python3.13 …' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo 'This Python cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@touch $@
+
+.PHONY: test
+test: $(READY) ## Run the tests; those that need a redis-server binary are skipped where there is none
+	$(BIN)/pytest -n 2
+
+.PHONY: lint
+lint: $(READY) ## Check style, format, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(READY) ## Put the code in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: wheel
+wheel: $(READY) ## Build the wheel into dist/ and try it in a scratch venv
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m venv build/venv
+	build/venv/bin/python -m pip install --quiet dist/*.whl
+	find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort > build/expected
+	cd build/venv/lib/python*/site-packages && \
+		find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort | diff $(CURDIR)/build/expected -
+	cd build && venv/bin/python -c 'import pkgutil; from importlib import import_module; \
+		[import_module(module.name) for package in "$(PACKAGES)".split() \
+		for module in pkgutil.walk_packages(import_module(package).__path__, package + ".")]'
+	cd build && venv/bin/fairlane --help > /dev/null
+
+.PHONY: check
+check: export FAIRLANE_TEST_REQUIRE = redis
+check: lint test wheel ## All that CI runs: lint, test (here a missing redis-server is a failure), wheel
+
+.PHONY: bench-queue
+bench-queue: $(READY) ## Measure the queue
+	$(BIN)/python -m benchmarks.queue
+
+.PHONY: clean
+clean: ## Remove .venv and everything built or cached
+	rm -rf .venv build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

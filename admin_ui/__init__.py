@@ -1,0 +1,1 @@
+"""The web page on which operators watch and steer the queue."""

@@ -1,0 +1,1 @@
+"""Takes jobs out of the queue and runs them on the backends."""

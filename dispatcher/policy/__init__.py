@@ -1,0 +1,1 @@
+"""The decisions of the dispatcher as pure functions: no I/O, no clock, no state of their own."""

@@ -1,0 +1,1 @@
+"""Fairlane: a fair, tiered request queue for LLM inference servers, on Redis."""

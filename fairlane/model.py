@@ -1,0 +1,301 @@
+"""What every process agrees on: a job's states and legal transitions, and the values that pass between the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+State = Literal["queued", "delayed", "leased", "succeeded", "failed", "cancelled", "expired", "moving", "moved"]
+Act = Literal[
+    "submit", "acquire", "settle", "retry", "release", "lose", "wake", "expire", "cancel", "requeue", "retier",
+    "depart", "arrive", "leave_stub",
+]  # fmt: skip
+Outcome = Literal["succeeded", "failed", "cancelled", "expired"]
+Fairness = Literal["requests", "tokens"]
+GateReason = Literal["open", "down", "draining", "stale", "full", "room", "kv", "slow_tokens"]
+
+# The one table of legal transitions: act -> state before -> states after. None: the job is not there yet.
+# The scripts enforce it (scripts.py hands each script the states that its acts may start from), docs/states.md draws it,
+# tests/contract/test_transitions.py tries every pair of act and state.
+TRANSITIONS: Final[Mapping[Act, Mapping[State | None, frozenset[State]]]] = {
+    "submit": {None: frozenset({"queued", "delayed"})},
+    "acquire": {"queued": frozenset({"leased"})},
+    "settle": {"leased": frozenset({"succeeded", "failed"})},
+    "retry": {"leased": frozenset({"queued", "delayed", "failed"})},
+    "release": {"leased": frozenset({"queued"})},
+    "lose": {"leased": frozenset({"queued", "failed", "expired"})},
+    "wake": {"delayed": frozenset({"queued"})},
+    "expire": {"queued": frozenset({"expired"}), "delayed": frozenset({"expired"})},
+    "cancel": {s: frozenset({"cancelled"}) for s in ("queued", "delayed", "leased")},
+    "requeue": {"failed": frozenset({"queued"})},
+    "retier": {"queued": frozenset({"queued"}), "delayed": frozenset({"delayed"})},
+    "depart": {"queued": frozenset({"moving"}), "delayed": frozenset({"moving"})},
+    "arrive": {None: frozenset({"queued", "delayed"}), "moved": frozenset({"queued", "delayed"})},
+    "leave_stub": {"moving": frozenset({"moved"})},
+}
+FINISHED: Final[frozenset[State]] = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+DEFAULT_TIERS: Final = ("priority", "default", "flex", "batch")
+TENANT_PATTERN: Final = r"[A-Za-z0-9._@-]{1,128}"
+TIER_PATTERN: Final = r"[a-z0-9_-]{1,32}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job to submit.
+
+    `head` is small JSON that the queue keeps but does not read (model, endpoint, metadata, webhook …); `body` is the
+    request's body as bytes. `input_tokens` and `output_tokens` are estimates until the backend reports its usage;
+    `expected_ms` is how long the work should take, for the boost. `delay_ms` and `deadline_ms` count from the submit;
+    the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of.
+    """
+
+    tenant: str
+    tier: str
+    body: bytes
+    head: bytes = b"{}"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    expected_ms: int = 1000
+    max_attempts: int = 3
+    delay_ms: int = 0
+    deadline_ms: int | None = None
+    idempotency_key: str | None = None
+    batch_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The answer to a submit: the job's id, and whether this call made it or an earlier one with the same key."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a backend reports to have used."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A dispatcher's time-limited hold on one job. `token` fences it: only the latest lease can write.
+
+    `arrived_at_ms` is when the job was submitted, `phi_ms` is that less the job's boost: the smaller, the sooner.
+    `attempt` counts from 1. `until_ms` is when the lease ends unless it is renewed.
+    """
+
+    id: str
+    token: int
+    backend: str
+    tenant: str
+    tier: str
+    attempt: int
+    max_attempts: int
+    arrived_at_ms: int
+    phi_ms: int
+    until_ms: int
+    input_tokens: int
+    output_tokens: int
+    head: bytes = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+Renewal = Literal["ok", "cancelled", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a job on a backend. `outcome` is None while it runs."""
+
+    n: int
+    backend: str
+    started_at_ms: int
+    ended_at_ms: int | None
+    outcome: str | None
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why a job failed: a stable code, a sentence, and the backend's HTTP status if it answered."""
+
+    code: str
+    message: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything about one job, as it stands in Redis. Times are milliseconds since the epoch."""
+
+    id: str
+    pool: str
+    tenant: str
+    tier: str
+    state: State
+    dead: bool
+    created_at_ms: int
+    not_before_ms: int | None
+    deadline_at_ms: int | None
+    started_at_ms: int | None
+    finished_at_ms: int | None
+    attempts: tuple[Attempt, ...]
+    max_attempts: int
+    batch_id: str | None
+    head: bytes = field(repr=False)
+    body: bytes | None = field(repr=False)
+    status: int | None
+    result: bytes | None = field(repr=False)
+    error: JobError | None
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one tenant may do in one pool. None: no limit (or, for `max_waiting`, the pool's own default)."""
+
+    weight: float = 1.0
+    max_inflight: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for a whole pool. `gamma` is per second; 0 gives no boost."""
+
+    tiers: tuple[str, ...] = DEFAULT_TIERS
+    fairness: Fairness = "requests"
+    lease_ms: int = 30_000
+    stale_ms: int = 600
+    valve_ms: int = 60_000
+    gamma: float = 0.2
+    boost_max_ms: int = 30_000
+    result_ttl_ms: int = 86_400_000
+    dead_ttl_ms: int = 7 * 86_400_000
+    max_waiting_pool: int = 1_000_000
+    max_waiting_tenant: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TierGate:
+    """How many leases one tier may hold on one backend, decided at a scrape.
+
+    `limit` holds while the metrics are fresh, and `why` is the reason given at the limit; `fallback` holds when they
+    are stale.
+    """
+
+    limit: int
+    fallback: int
+    why: GateReason = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did. `more`: there is more to do at once. `next_at_ms`: when the next thing is due, if known."""
+
+    lost: int
+    due: int
+    expired: int
+    moved: int
+    more: bool
+    next_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCounts:
+    """What a pool's scripts counted for one backend since the last observation that took note of it."""
+
+    live: int
+    done: int
+    denied: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """What a backend's gate says to one tier now, and on which numbers. `seen` is JSON: what the last scrape saw."""
+
+    backend: str
+    live: int
+    limit: int
+    reason: GateReason
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job waits. `ahead_in_line` stops counting at a bound; `rank` is its tenant's place in the ring, from 0.
+
+    `rank` is None if the tenant is not in the ring: `held_by` (paused, inflight, requests, tokens) and `held_until_ms`
+    say why, or `paused` (its tier or pool), or the job does not wait. `depths` holds the jobs that wait in each tier,
+    from the highest down to its own.
+    """
+
+    state: State
+    tenant: str
+    tier: str
+    ahead_in_line: int
+    rank: int | None
+    tenants: int
+    held_by: str | None
+    held_until_ms: int | None
+    paused: bool
+    depths: Mapping[str, int]
+    gates: tuple[GateView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """A tier at a glance. `tenants` are those with queued work; `runnable` those of them in the ring."""
+
+    tier: str
+    depth: int
+    tenants: int
+    runnable: int
+    oldest_ms: int | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackendView:
+    """A backend as it stands in Redis. `said`: per tier the last refusal, "reason live limit at". `decisions`: counts
+    by "tier:reason"."""
+
+    name: str
+    status: str
+    counts: BackendCounts
+    fresh_at_ms: int | None
+    gates: Mapping[str, TierGate]
+    said: Mapping[str, str]
+    decisions: Mapping[str, int]
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A pool at a glance."""
+
+    tiers: tuple[TierView, ...]
+    delayed: int
+    leased: int
+    held: int
+    dead: int
+    paused: bool
+    backends: tuple[BackendView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant with queued work in one tier. `waiting` and `inflight` count all its tiers."""
+
+    tenant: str
+    oldest_ms: int
+    waiting: int
+    inflight: int
+    held_until_ms: float | None

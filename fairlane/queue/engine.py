@@ -1,0 +1,354 @@
+"""The queue: one method per act. All of a job's state is written by the scripts behind these methods, and only there.
+
+Every method may raise StoreUnavailable (Redis did not answer in time), StoreFull (it has no memory left) and
+StoreUnsuitable (it refuses what the queue needs). Acts that are safe to repeat are repeated after a lost connection; a
+submit only if every job in it has an idempotency key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, Self, TypeVar, cast
+
+from fairlane.clock import Clock, RedisClock
+from fairlane.errors import FairlaneError, InvalidRequest, NotFound, PayloadTooLarge, UnknownTier
+from fairlane.ids import RANDOM_LENGTH, Ids, RandomIds, parse_job_id
+from fairlane.model import (
+    TENANT_PATTERN,
+    BackendCounts,
+    JobError,
+    JobSpec,
+    Lease,
+    Limits,
+    Policy,
+    Renewal,
+    State,
+    Submitted,
+    Swept,
+    TierGate,
+    Usage,
+)
+from fairlane.queue import moves, replies
+from fairlane.queue.connection import Client, connect
+from fairlane.queue.inspection import Inspection
+from fairlane.queue.pools import Pool, Pools
+from fairlane.queue.replies import MovedAway
+from fairlane.queue.schema import ensure_schema
+from fairlane.queue.store import Store
+
+CALL_JOBS: Final = 100  # jobs in one run of a script: a few milliseconds of Redis's time
+CALL_BYTES: Final = 4 << 20
+HOPS: Final = 8  # pools that a job may have been moved through
+MOST_MS: Final = 10 * 365 * 86_400_000
+
+_TENANT: Final = re.compile(TENANT_PATTERN)
+_BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
+_DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+T = TypeVar("T")
+
+
+class Queue:
+    """All pools on one Redis. Make it with `open`; `pools` finds and opens them, `inspect` reads them."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "fl",
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        max_body_bytes: int = 8 << 20,
+    ) -> None:
+        self._ids = ids or RandomIds()
+        self._max_body_bytes = max_body_bytes
+        self._store = Store(client, namespace, clock or RedisClock())
+        self.pools = Pools(self._store, self._ids)
+        self.inspect = Inspection(self._store, self.at_job)
+
+    @classmethod
+    async def open(cls, url: str, *, namespace: str = "fl", timeout_s: float = 5.0, max_body_bytes: int = 8 << 20) -> Self:
+        """Connects, and makes sure that the data there is of a schema that this version knows.
+
+        Raises SchemaMismatch, InvalidRequest for a malformed URL, StoreUnavailable.
+        """
+        queue = cls(connect(url, timeout_s=timeout_s), namespace=namespace, max_body_bytes=max_body_bytes)
+        await queue.check()
+        return queue
+
+    async def check(self) -> None:
+        """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
+        await self._store.read(ensure_schema(self._store.client, self._store.namespace))
+
+    async def close(self) -> None:
+        await self._store.client.aclose()
+
+    # --- jobs, from outside -------------------------------------------------------------------------------------------
+
+    async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
+        """Takes in one job. Raises InvalidRequest, UnknownTier, PayloadTooLarge, QueueFull, IdempotencyMismatch."""
+        (answer,) = await self.submit_many(pool, [spec])
+        if isinstance(answer, FairlaneError):
+            raise answer
+        return answer
+
+    async def submit_many(self, pool: Pool, specs: Iterable[JobSpec]) -> list[Submitted | FairlaneError]:
+        """Takes in many jobs, each on its own: the answers, in the same order, are `submit`'s or its errors."""
+        checked = [(spec, self._fault(pool, spec)) for spec in specs]
+        good = [spec for spec, fault in checked if fault is None]
+        answers: list[Submitted | FairlaneError] = []
+        for chunk in _chunks(good):
+            if answers and isinstance(answers[-1], FairlaneError) and answers[-1].status == 503:
+                answers += [answers[-1]] * len(chunk)  # no use in waiting for each chunk's timeout
+                continue
+            try:
+                answers += await self._submit_chunk(pool, chunk)
+            except FairlaneError as error:
+                answers += [error] * len(chunk)
+        rest = iter(answers)
+        return [fault or next(rest) for _, fault in checked]
+
+    async def cancel(self, job_id: str) -> State:
+        """Cancels a job in whatever state, wherever it was moved; returns its state. Raises NotFound."""
+        return await self._state(job_id, "cancel")
+
+    async def requeue(self, job_id: str) -> State:
+        """Puts a dead job at the end of its line, with fresh attempts. Raises NotFound, IllegalTransition."""
+        return await self._state(job_id, "requeue")
+
+    # --- jobs, for a dispatcher ---------------------------------------------------------------------------------------
+
+    async def acquire(self, pool: Pool, dispatcher: str, call_no: int, n: int) -> list[Lease]:
+        """Leases up to `n` jobs (1 to 100), as many as fair order and the gates allow.
+
+        `call_no` rises with each call of one dispatcher, and its calls are serial. After an error the same `call_no`
+        must be used again: it returns what the lost call leased. Raises StaleCall, InvalidRequest.
+        """
+        if not _DISPATCHER.fullmatch(dispatcher) or not 1 <= n <= CALL_JOBS or call_no < 1:
+            raise InvalidRequest(f"acquire takes a dispatcher's name, a call number from 1, and n from 1 to {CALL_JOBS}.")
+        return replies.leases(await self._store.run("acquire", pool.prefix, dispatcher, str(call_no), str(n)))
+
+    async def renew(self, pool: Pool, leases: Sequence[Lease]) -> list[Renewal]:
+        """Prolongs leases: `ok`, `cancelled` (stop the work and release it) or `lost` (drop it), in the same order."""
+        words: list[str] = []
+        for start in range(0, len(leases), 10 * CALL_JOBS):
+            part = leases[start : start + 10 * CALL_JOBS]
+            args = [arg for lease in part for arg in (lease.id, str(lease.token))]
+            words += replies.texts(await self._store.run("renew", pool.prefix, *args))
+        return cast("list[Renewal]", words)
+
+    async def settle(
+        self,
+        pool: Pool,
+        lease: Lease,
+        state: Literal["succeeded", "failed"],
+        *,
+        status: int | None = None,
+        result: bytes = b"",
+        error: JobError | None = None,
+        usage: Usage | None = None,
+    ) -> State:
+        """Writes the outcome, once, and ends the lease. Returns the job's state: `cancelled` if that came first.
+
+        Safe to repeat. Raises LeaseLost if the lease had ended, NotFound.
+        """
+        failure = replies.error_json(error) if error else ""
+        args = (lease.id, str(lease.token), state, _or_empty(status), result, failure, *_usage_args(usage))
+        return cast(State, replies.text(await self._store.run("settle", pool.prefix, *args)))
+
+    async def retry(
+        self,
+        pool: Pool,
+        lease: Lease,
+        error: JobError,
+        *,
+        delay_ms: int,
+        result: bytes = b"",
+        usage: Usage | None = None,
+    ) -> State:
+        """Ends a failed attempt: the job runs again after `delay_ms`, or is dead (`failed`) if that was its last.
+
+        `result` is the backend's own error body: a dead job keeps it. Raises LeaseLost, NotFound.
+        """
+        args = (
+            lease.id, str(lease.token), str(delay_ms), error.code, _or_empty(error.status), result,
+            replies.error_json(error), *_usage_args(usage),
+        )  # fmt: skip
+        return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
+
+    async def release(self, pool: Pool, lease: Lease) -> State:
+        """Hands a job back unrun: old place, no attempt used. Ends the lease of a cancelled one. Raises LeaseLost."""
+        return cast(State, replies.text(await self._store.run("release", pool.prefix, lease.id, str(lease.token))))
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def sweep(self, pool: Pool, most: int = CALL_JOBS) -> Swept:
+        """Runs the three clocks once, bounded by `most` of each kind, and finishes moves that broke off."""
+        reply = replies.items(await self._store.run("sweep", pool.prefix, str(most)))
+        lost, due, expired, more = (replies.number(item) for item in reply[:4])
+        waiting_moves = replies.texts(reply[4])
+        for job_id in waiting_moves:
+            await moves.look_after(self._store, self.pools, pool, job_id)
+        next_at = replies.text(reply[5])
+        return Swept(lost, due, expired, len(waiting_moves), bool(more), int(next_at) if next_at else None)
+
+    async def observe(
+        self, pool: Pool, backend: str, gates: Mapping[str, TierGate], *, counted: BackendCounts, seen: str = "{}"
+    ) -> BackendCounts:
+        """Writes what a scrape led to: each tier's gate, the numbers behind it as JSON, and the counts it used up.
+
+        A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
+        """
+        for tier in gates:
+            _check_tier(pool, tier)
+        parts = [part for t, g in gates.items() for part in (t, f"{g.limit} {g.fallback} {g.why}")]
+        args = (backend, str(counted.done), str(counted.denied), seen, *parts)
+        return BackendCounts(*map(replies.number, replies.items(await self._store.run("observe", pool.prefix, *args, repeat=False))))
+
+    async def set_backend(
+        self, pool: Pool, backend: str, act: Literal["add", "drain", "undrain", "down", "remove"]
+    ) -> None:
+        """Changes the pool's backends. Raises NotFound, InvalidRequest, IllegalTransition (remove one that works)."""
+        if not _BACKEND.fullmatch(backend):
+            raise InvalidRequest(f"A backend's name has the form {_BACKEND.pattern}.", param="backend")
+        await self._store.run("backend", pool.prefix, backend, act)
+
+    async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
+        """Replaces a tenant's limits in this pool. Raises InvalidRequest."""
+        _check_tenant(tenant)
+        _check_limits(limits)
+        await self._store.run("limits", pool.prefix, tenant, replies.limits_field(limits))
+
+    async def pause(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:
+        """Pauses the pool, or one tier or tenant of it; work that runs goes on. False if it was paused already."""
+        return await self._pause(pool, tier, tenant, "1")
+
+    async def resume(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:
+        """Undoes `pause` of the same scope. False if it was not paused."""
+        return await self._pause(pool, tier, tenant, "0")
+
+    async def retier(self, pool: Pool, job_ids: Sequence[str], tier: str) -> list[FairlaneError | None]:
+        """Moves waiting jobs to another tier, age and order kept. For each: None if it moved, else why it did not."""
+        _check_tier(pool, tier)
+        words: list[str] = []
+        for start in range(0, len(job_ids), CALL_JOBS):
+            part = job_ids[start : start + CALL_JOBS]
+            words += replies.texts(await self._store.run("retier", pool.prefix, tier, *part))
+        return [None if word == "ok" else _why_not(word) for word in words]
+
+    async def move(self, job_id: str, target: Pool) -> None:
+        """Moves a waiting job to another pool, age kept; its id stays. Safe to repeat, also after a crash.
+
+        Raises NotFound, UnknownTier if the target has no such tier, IllegalTransition if it runs, is finished, or
+        belongs to a batch.
+        """
+
+        async def depart(source: Pool) -> None:
+            if source.code != target.code:
+                await moves.move(self._store, self.pools, source, job_id, target)
+
+        await self.at_job(job_id, depart)
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    async def at_job(self, job_id: str, act: Callable[[Pool], Awaitable[T]]) -> T:
+        """Does `act` in the pool that the job is in now; finishes a move that is under way. Raises NotFound."""
+        parts = parse_job_id(job_id)
+        if parts is None:
+            raise NotFound()
+        code = parts.code
+        for _ in range(HOPS):
+            pool = await self.pools.by_code(code)
+            try:
+                return await act(pool)
+            except MovedAway as moved:
+                code = moved.code
+                if moved.stage == "moving":
+                    await moves.finish(self._store, self.pools, pool, job_id)
+        raise NotFound()
+
+    async def _state(self, job_id: str, act: str) -> State:
+        async def run(pool: Pool) -> State:
+            return cast(State, replies.text(await self._store.run(act, pool.prefix, job_id)))
+
+        return await self.at_job(job_id, run)
+
+    async def _submit_chunk(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
+        args = [a for spec in specs for a in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
+        repeat = all(spec.idempotency_key is not None for spec in specs)
+        reply = cast("list[bytes]", await self._store.run("submit", pool.prefix, pool.code, *args, repeat=repeat))
+        return [replies.submitted(reply[i], reply[i + 1]) for i in range(0, len(reply), 2)]
+
+    async def _pause(self, pool: Pool, tier: str | None, tenant: str | None, flag: str) -> bool:
+        if tier is not None and tenant is not None:
+            raise InvalidRequest("Pause a tier or a tenant, not both at once.")
+        if tier is not None:
+            _check_tier(pool, tier)
+        if tenant is not None:
+            _check_tenant(tenant)
+        scope = "tier" if tier else "tenant" if tenant else "pool"
+        return replies.number(await self._store.run("pause", pool.prefix, scope, tier or tenant or "", flag)) == 1
+
+    def _fault(self, pool: Pool, spec: JobSpec) -> FairlaneError | None:
+        """Why a job cannot be taken in whatever Redis says; None if nothing is wrong with it."""
+        try:
+            _check_tenant(spec.tenant)
+            _check_tier(pool, spec.tier)
+        except InvalidRequest as error:
+            return error
+        if len(spec.body) + len(spec.head) > self._max_body_bytes:
+            return PayloadTooLarge(f"The job has more than {self._max_body_bytes} bytes.")
+        times = (spec.delay_ms, spec.deadline_ms or 0, spec.expected_ms)
+        if not all(0 <= ms <= MOST_MS for ms in times):
+            return InvalidRequest("Delays and deadlines are from 0 to 10 years.")
+        if not 1 <= spec.max_attempts <= 100:
+            return InvalidRequest("max_attempts is from 1 to 100.", param="max_attempts")
+        if not (0 <= spec.input_tokens <= 10**8 and 0 <= spec.output_tokens <= 10**8):
+            return InvalidRequest("Token estimates are from 0 to 100 million.")
+        return None
+
+
+def _chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
+    chunk: list[JobSpec] = []
+    size = 0
+    for spec in specs:
+        length = len(spec.body) + len(spec.head)
+        if chunk and (len(chunk) == CALL_JOBS or size + length > CALL_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(spec)
+        size += length
+    if chunk:
+        yield chunk
+
+
+def _check_tenant(tenant: str) -> None:
+    if not _TENANT.fullmatch(tenant):
+        raise InvalidRequest(f"A tenant's name has the form {TENANT_PATTERN}.", param="tenant")
+
+
+def _check_tier(pool: Pool, tier: str) -> None:
+    if tier not in pool.policy.tiers:
+        raise UnknownTier(f"There is no tier {tier!r}. The tiers are {', '.join(pool.policy.tiers)}.", param="tier")
+
+
+def _check_limits(limits: Limits) -> None:
+    if not 0.01 <= limits.weight <= 1000:
+        raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
+    for name in ("max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting"):
+        value = getattr(limits, name)
+        if value is not None and not 0 <= value <= 10**9 or (value == 0 and name.endswith("per_minute")):
+            raise InvalidRequest(f"{name} is a whole number, or none for no limit.", param=name)
+
+
+def _why_not(word: str) -> FairlaneError:
+    error = replies.refusal(word)
+    return error if isinstance(error, FairlaneError) else NotFound("The job is in another pool now.")
+
+
+def _or_empty(value: float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _usage_args(usage: Usage | None) -> tuple[str, str]:
+    return (str(usage.input_tokens), str(usage.output_tokens)) if usage else ("", "")

@@ -1,0 +1,85 @@
+"""The only place that spells a Redis key, for Python and, through `in_lua`, for the scripts as well.
+
+Every key of a pool starts with one prefix, `fl:{<code>}:`, whose hash tag puts them all into one slot. The account's
+keys start with `fl:{acct}:`. A script gets the prefix as KEYS[1] and builds its keys from it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ACCOUNT: Final = "acct"
+
+# name -> the parts that follow the prefix; a part in <> is an argument. docs/keys.md says what each holds.
+POOL_KEYS: Final[dict[str, str]] = {
+    "pool": "pool",
+    "tenant": "tenant:<tenant>",
+    "backend": "backend:<name>",
+    "job": "job:<id>",
+    "line": "line:<tier>:<tenant>",
+    "rejoin": "rejoin:<tier>:<tenant>",
+    "ring": "ring:<tier>",
+    "shelf": "shelf:<tier>",
+    "left": "left:<tier>",
+    "oldest": "oldest:<tier>",
+    "held": "held",
+    "leases": "leases",
+    "due": "due",
+    "deadlines": "deadlines",
+    "moves": "moves",
+    "call": "call:<dispatcher>",
+    "idem": "idem:<tenant>:<digest>",
+    "events": "events",
+    "done": "done",
+    "dead": "dead",
+    "nothing": "nothing",  # never exists, see lua/lib/drain.lua
+    "settled": "settled:<id>",  # channel: this job has an outcome, or has moved
+    "wake": "wake",  # channel: there may be work that a waiting dispatcher can take
+    "control": "control",  # channel: a running job was cancelled
+}
+ACCOUNT_KEYS: Final[dict[str, str]] = {"schema": "schema", "pools": "pools", "codes": "codes"}
+
+
+def prefix(namespace: str, code: str) -> str:
+    """What every key of a pool starts with; `code` may be `ACCOUNT`."""
+    return f"{namespace}:{{{code}}}:"
+
+
+def key(pool_prefix: str, name: str, *parts: str) -> str:
+    """The key `name` under a pool's prefix; `parts` fill the template's arguments in order."""
+    template = POOL_KEYS[name]
+    for part in parts:
+        template = template.replace(template[template.index("<") : template.index(">") + 1], part, 1)
+    return pool_prefix + template
+
+
+def schema(namespace: str) -> str:
+    """The hash with the versions of the data's schema and of the scripts."""
+    return prefix(namespace, ACCOUNT) + ACCOUNT_KEYS["schema"]
+
+
+def pools(namespace: str) -> str:
+    """The hash pool name -> code."""
+    return prefix(namespace, ACCOUNT) + ACCOUNT_KEYS["pools"]
+
+
+def codes(namespace: str) -> str:
+    """The hash code -> pool name."""
+    return prefix(namespace, ACCOUNT) + ACCOUNT_KEYS["codes"]
+
+
+def in_lua(source: str) -> str:
+    """`source` with each `<name>_key`, or `<name>_key(a, b)`, replaced by the expression that builds that key.
+
+    Written out where they are used, the keys cost a script no function or variable for those it does not need.
+    """
+    for name, template in (POOL_KEYS | ACCOUNT_KEYS).items():
+        fixed = "KEYS[1] .. '" + template.split("<", 1)[0] + "'"
+
+        def build(match: re.Match[str], fixed: str = fixed) -> str:
+            arguments = match[1].split(", ") if match[1] else []
+            return "(" + " .. ':' .. ".join([f"{fixed} .. {arguments[0]}", *arguments[1:]] if arguments else [fixed]) + ")"
+
+        source = re.sub(rf"\b{name}_key\b(?:\(([^()]*)\))?", build, source)
+    return source

@@ -1,0 +1,58 @@
+-- Leases up to `n` jobs to one dispatcher: from the highest tier whose gate is open, round robin among its tenants.
+-- A call that is repeated because its reply was lost leases nothing new: it returns those of its leases that still live.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', dispatcher, call number (rising per dispatcher), n
+-- returns  14 values a job: id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
+--          until, head, body
+-- errors   STALE a later call of this dispatcher was answered already
+-- events   none; PUBLISH none
+-- cost     O(n · (log T + B) + K): T tenants in the ring, B backends, K tiers
+-- include: pop
+
+local dispatcher, call_no, n = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local reply = {}
+
+local last = redis.call('GET', call_key(dispatcher)) -- "<call number> <id>=<token> <id>=<token> …"
+local last_no = last and tonumber(string.match(last, '^%d+')) or 0
+if call_no < last_no then
+  return redis.error_reply('STALE the last call of this dispatcher was ' .. int(last_no))
+end
+if call_no == last_no then
+  for id, token in string.gmatch(last, '(%S+)=(%d+)') do
+    local state, now_token, lease, tenant, tier, tries, most, at, boost, input, output, head, body = unpack(
+      redis.call('HMGET', job_key(id), 'state', 'token', 'lease', 'tenant', 'tier', 'tries', 'max', 'at', 'boost', 'input',
+                 'output', 'head', 'body'))
+    if state == 'leased' and now_token == token then
+      local backend, till = string.match(lease, '%S+'), redis.call('ZSCORE', leases_key, id)
+      for _, value in ipairs({id, token, backend, tenant, tier, tries, most, at, boost, input, output, till, head, body}) do
+        reply[#reply + 1] = value
+      end
+    end
+  end
+  return reply
+end
+
+read_turns()
+local till = now + pool.lease_ms
+local record = int(call_no)
+for _ = 1, n do
+  local tier, backend = next_turn()
+  if not tier then
+    break
+  end
+  local id, token = pop(tier, backend, dispatcher, till, reply)
+  if id then
+    record = record .. ' ' .. id .. '=' .. token
+  end
+end
+
+-- Every first write here frees: a script whose first write does may go on although Redis is full (see drain.lua).
+if next(popped) then
+  write_turns()
+else
+  redis.call('DEL', call_key(dispatcher))
+end
+write_backends()
+redis.call('SET', call_key(dispatcher), record, 'PX', 2 * pool.lease_ms)
+return reply

@@ -1,0 +1,31 @@
+-- Second step of a move: the copy, in the target pool, with a new place at the end of its line and its old age.
+-- Repeated, or late, it changes nothing: a copy counts its hops.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', id, hop, then the hash's names and values
+-- returns  1 if the job arrived now, 0 if it had been here before
+-- errors   none
+-- events   none; PUBLISH wake
+-- cost     O(log N)
+-- include: return
+
+local id, hop = ARGV[2], tonumber(ARGV[3])
+local here = load_job(id, 'state', 'hop')
+if here.state and (here.state ~= 'moved' or (tonumber(here.hop) or 0) >= hop) then
+  return 0
+end
+redis.call('DEL', job_key(id))
+redis.call('ZREM', moves_key, id)
+redis.call('HSET', job_key(id), unpack(ARGV, 4))
+local job = load_job(id, 'tenant', 'tier', 'deadline', 'due', 'was')
+job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
+redis.call('HSET', job_key(id), 'seq', job.seq)
+redis.call('HDEL', job_key(id), 'moved_to', 'was')
+local t = tenant_of(job.tenant)
+wait_again(job, t)
+if job.was == 'delayed' then
+  delay(job, job.due)
+else
+  rejoin(job, t)
+end
+return 1

@@ -1,0 +1,28 @@
+-- First step of a move to another pool: takes a waiting job off its line and returns all of it for the copy.
+-- Repeated, it returns the same again. The sweeper finishes a move that broke off.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', id, code of the target | '' to go on with a move under way, ms after which the sweeper takes the move over
+-- returns  the code of the pool it really goes to, then the hash's names and values
+-- errors   NOTFOUND; MOVED; ILLEGAL <state>; BATCH jobs of a batch change tier only
+-- events   none; PUBLISH none
+-- cost     O(log N)
+-- include: return
+
+local id, target = ARGV[2], ARGV[3]
+local key = job_key(id)
+local job = load_job(id, 'state', 'tenant', 'tier', 'seq', 'deadline', 'batch', 'moved_to')
+if job.batch then
+  return redis.error_reply('BATCH a job of a batch stays in its pool')
+end
+if job.state ~= 'moving' then
+  if target == '' or not FROM.depart[job.state] then
+    return refuse(job)
+  end
+  stop_waiting(job, tenant_of(job.tenant))
+  redis.call('ZREM', deadlines_key, id)
+  redis.call('HSET', key, 'state', 'moving', 'was', job.state, 'moved_to', target)
+  redis.call('HINCRBY', key, 'hop', 1)
+  redis.call('ZADD', moves_key, now + ARGV[4], id)
+end
+return {job.moved_to or target, redis.call('HGETALL', key)}

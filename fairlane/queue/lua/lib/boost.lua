@@ -1,0 +1,11 @@
+-- The soft boost: Φ = arrival − b. b(γ, w) = (1/γ)·ln(1/(1 − e^(−γw))), capped: work expected to be short gets a
+-- bounded head start, and age wins in the end. (UniBoost; γ per ms, w and b in ms.)
+-- include: pool
+
+local function boost_of(gamma, expected_ms)
+  if gamma <= 0 then
+    return 0
+  end
+  local short = 1 - math.exp(-math.min(50, gamma * math.max(1, expected_ms)))
+  return math.floor(math.min(pool.boost_max_ms, -math.log(short) / gamma))
+end

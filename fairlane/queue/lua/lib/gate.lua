@@ -1,0 +1,81 @@
+-- The gate: may a tier send to a backend now? The observer wrote, per tier, how many leases the backend may carry for
+-- it ("limit fallback why"); a pop only compares the live leases with that. 64 backends a pool at the most.
+-- include: pool
+
+local backends = {}
+
+local function read_backends(names, stale_ms)
+  local fields = {'taken', 'ended', 'status', 'fresh_at'}
+  for i, tier in ipairs(tiers()) do
+    fields[4 + i] = 'gate:' .. tier
+  end
+  for name in string.gmatch(names or '', '%S+') do
+    local h = redis.call('HMGET', backend_key(name), unpack(fields))
+    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, decided = {}, said = {}}
+    b.stale = now - (h[4] or 0) > tonumber(stale_ms)
+    for i, tier in ipairs(tiers()) do
+      b.gates[tier] = h[4 + i]
+    end
+    backends[#backends + 1] = b
+  end
+end
+
+-- Leases that the backend may carry for this tier, and what it says when it carries them.
+-- One that nobody has observed yet gets one job at a time.
+local function limit_of(b, tier)
+  if b.status ~= 'up' then
+    return 0, b.status
+  end
+  local limit, fallback, why = string.match(b.gates[tier] or '1 1 stale', '(%d+) (%d+) (%S+)')
+  if b.stale then
+    return tonumber(fallback), 'stale'
+  end
+  return tonumber(limit), why
+end
+
+local function decided(b, tier, reason)
+  local field = 'n:' .. tier .. ':' .. reason
+  b.decided[field] = (b.decided[field] or 0) + 1
+end
+
+-- The backend with the most room for this tier; nil when none has any.
+local function open_backend(tier)
+  local best, most = nil, 0
+  for _, b in ipairs(backends) do
+    local room = limit_of(b, tier) - b.live
+    if room > most then
+      best, most = b, room
+    end
+  end
+  if best then
+    decided(best, tier, 'open')
+  end
+  return best
+end
+
+-- A pop was refused for this tier: counted, and kept with its numbers, so that explain and the page can show them.
+local function refuse_tier(tier)
+  for _, b in ipairs(backends) do
+    local limit, why = limit_of(b, tier)
+    decided(b, tier, why)
+    b.said[tier] = why .. ' ' .. b.live .. ' ' .. limit .. ' ' .. now
+  end
+end
+
+local function write_backends()
+  for _, b in ipairs(backends) do
+    if b.now_taken > 0 then
+      redis.call('HINCRBY', backend_key(b.name), 'taken', b.now_taken)
+    end
+    for field, n in pairs(b.decided) do
+      redis.call('HINCRBY', backend_key(b.name), field, n)
+    end
+    if next(b.said) then
+      redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
+      redis.call('HSET', pool_key, 'refused', 1)
+      for tier, said in pairs(b.said) do
+        redis.call('HSET', backend_key(b.name), 'said:' .. tier, said)
+      end
+    end
+  end
+end

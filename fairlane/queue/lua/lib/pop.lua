@@ -1,0 +1,65 @@
+-- One pop: the first tenant of a tier's ring, the head of its line, a lease on a backend.
+-- include: turn hold job
+
+local function take_head(tier, tenant, head)
+  if head.back then
+    redis.call('ZREM', rejoin_key(tier, tenant), head.id)
+  elseif head.alone then
+    redis.call('DEL', line_key(tier, tenant)) -- an empty stream would keep 4.5 KB
+  else
+    redis.call('XDEL', line_key(tier, tenant), head.seq .. '-0')
+  end
+  turns.total, turns.waiting[tier] = turns.total - 1, turns.waiting[tier] - 1
+end
+
+-- Charges the tenant for its turn and gives it its next place. Returns the charge.
+local function charge_turn(tier, t, score, head, after)
+  local v = score + credit(t, head)
+  local cost = turn_cost(t, head.tokens)
+  turns.clock[tier] = math.max(turns.clock[tier], v)
+  popped[tier] = true
+  if after then
+    redis.call('ZADD', ring_key(tier), int(v + cost - credit(t, after)), t.name)
+    redis.call('ZADD', oldest_key(tier), after.at, t.name)
+  else
+    leave(tier, t, v + cost)
+    redis.call('ZREM', oldest_key(tier), t.name)
+  end
+  return cost
+end
+
+-- Leases the next job of `tier` on backend `b` until `till`, and appends what its dispatcher gets to know to the reply.
+-- Returns its id and token, or nil if the line held a job whose hash somebody deleted by hand: that entry goes.
+local function pop(tier, b, dispatcher, till, reply)
+  local first = redis.call('ZRANGE', ring_key(tier), 0, 0, 'WITHSCORES')
+  local t = tenant_of(first[1])
+  local front, after = line_front(tier, t.name)
+  local id = front.id
+  local state, tries, token, most, input, output, deadline, head, body = unpack(redis.call('HMGET', job_key(id),
+    'state', 'tries', 'token', 'max', 'input', 'output', 'deadline', 'head', 'body'))
+  take_head(tier, t.name, front)
+  local charged = charge_turn(tier, t, first[2], front, after)
+  t.waiting = t.waiting - 1
+  if not FROM.acquire[state] then
+    write_tenant(t)
+    return nil
+  end
+  tries, token = (tries or 0) + 1, (token or 0) + 1
+  redis.call('HSET', job_key(id), 'state', 'leased', 'tries', tries, 'token', token,
+             'lease', b.name .. ' ' .. now .. ' ' .. int(charged) .. ' ' .. dispatcher)
+  redis.call('ZADD', leases_key, till, id)
+  if deadline then
+    redis.call('ZREM', deadlines_key, id) -- it bounds the wait, not the work
+  end
+  b.live, b.now_taken = b.live + 1, b.now_taken + 1
+  t.inflight = t.inflight + 1
+  write_tenant(t)
+  if t.limited then
+    charge_rates(t, 1, input + output)
+    place(t)
+  end
+  for _, value in ipairs({id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}) do
+    reply[#reply + 1] = value
+  end
+  return id, token
+end

@@ -1,0 +1,25 @@
+-- Sets a tenant's limits in this pool and puts the tenant where it now belongs.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', tenant, limits as tenant.lua describes them
+-- returns  nothing
+-- errors   none
+-- events   none; PUBLISH wake
+-- cost     O(K · log T)
+-- include: drain hold
+
+local t = tenant_of(ARGV[2])
+local held = redis.call('ZSCORE', held_key, t.name)
+local heads, credits = {}, {}
+for _, tier in ipairs(tiers()) do
+  heads[tier] = not held and line_front(tier, t.name) or nil
+  credits[tier] = heads[tier] and credit(t, heads[tier])
+end
+redis.call('HSET', tenant_key(t.name), 'limits', ARGV[3])
+tenants[t.name] = nil
+t = tenant_of(t.name)
+-- A place in the ring is virtual time less credit, and a credit depends on the weight.
+for tier, head in pairs(heads) do
+  redis.call('ZINCRBY', (ring_of(tier)), int(credits[tier] - credit(t, head)), t.name)
+end
+place(t)

@@ -1,0 +1,30 @@
+-- Hands a job back unrun (drain, refused connection): it waits again at its old place, its attempt does not count and
+-- its tenant gets the turn back. For a job that was cancelled while it ran: ends the lease.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', id, token
+-- returns  the job's state
+-- errors   NOTFOUND; LOST the lease ended, another may hold the job
+-- events   none; PUBLISH wake
+-- cost     O(log N)
+-- include: lease return
+
+local job, held = claim(ARGV[2], ARGV[3])
+if not job.state then
+  return refuse(job)
+end
+if not held then
+  return redis.error_reply('LOST ' .. job.state)
+end
+
+local t = tenant_of(job.tenant)
+if not FROM.release[job.state] then
+  end_lease(job, t, false)
+  return retire(job)
+end
+refund(job, t)
+end_lease(job, t, false)
+redis.call('HINCRBY', job_key(job.id), 'tries', -1)
+wait_again(job, t)
+rejoin(job, t)
+return 'queued'

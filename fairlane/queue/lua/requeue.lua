@@ -1,0 +1,24 @@
+-- Puts a dead job back to the end of its line, with all its attempts before it.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', id
+-- returns  the job's state
+-- errors   NOTFOUND; MOVED; ILLEGAL <state>: only a dead job can be requeued
+-- events   none; PUBLISH wake
+-- cost     O(log N)
+-- include: return
+
+local job = load_job(ARGV[2], 'state', 'dead', 'tenant', 'tier', 'at', 'created')
+if not FROM.requeue[job.state] or not job.dead then
+  return refuse(job)
+end
+redis.call('ZREM', dead_key, job.id)
+redis.call('ZREM', done_key, job.id)
+redis.call('PERSIST', job_key(job.id))
+redis.call('HDEL', job_key(job.id), 'dead', 'ended', 'error', 'status', 'result', 'usage', 'deadline', 'due')
+job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
+redis.call('HSET', job_key(job.id), 'seq', job.seq, 'at', now, 'created', job.created or job.at, 'tries', 0)
+local t = tenant_of(job.tenant)
+wait_again(job, t)
+rejoin(job, t)
+return 'queued'

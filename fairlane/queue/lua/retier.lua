@@ -1,0 +1,28 @@
+-- Moves up to 100 waiting jobs to another tier of their pool, each on its own; ages and order are kept.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', tier, ids…
+-- returns  a word a job: ok | the refusal's code and state
+-- errors   none
+-- events   none; PUBLISH wake
+-- cost     O(log N) a job
+-- include: return
+
+local tier = ARGV[2]
+local words = {}
+for a = 3, #ARGV do
+  local job = load_job(ARGV[a], 'state', 'tenant', 'tier', 'seq')
+  if not FROM.retier[job.state] then
+    words[#words + 1] = refusal(job)
+  else
+    if job.state == 'queued' and job.tier ~= tier then
+      local t = tenant_of(job.tenant)
+      withdraw(job, t)
+      job.tier = tier
+      rejoin(job, t)
+    end
+    redis.call('HSET', job_key(job.id), 'tier', tier)
+    words[#words + 1] = 'ok'
+  end
+end
+return words

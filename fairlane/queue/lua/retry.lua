@@ -1,0 +1,40 @@
+-- Ends a failed attempt: the job runs again after `delay`, or, when it has used up its attempts, it is dead.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | '', id, token, delay ms, outcome word, status | '', result | '', error (JSON), input | '', output | ''
+-- returns  the job's state
+-- errors   NOTFOUND; LOST the lease ended, another may hold the job
+-- events   when dead: settled, one entry in `events`; PUBLISH settled:<id>, wake
+-- cost     O(log N)
+-- include: lease outcome return
+
+local pause, outcome, status, result, failure, input, output = unpack(ARGV, 4, 10)
+local job, held = claim(ARGV[2], ARGV[3])
+if not job.state then
+  return refuse(job)
+end
+if not held then
+  return redis.error_reply('LOST ' .. job.state)
+end
+
+local t = tenant_of(job.tenant)
+if input ~= '' then
+  charge_usage(job, t, input, output)
+end
+end_lease(job, t, true)
+if not FROM.retry[job.state] then -- cancelled while it ran: that outcome stands
+  return retire(job)
+end
+local attempts = attempt_ended(job, outcome, status)
+if tonumber(job.tries) >= tonumber(job.max) then
+  bury(job, 'attempts', attempts, 'error', failure, 'status', status, 'result', result)
+  return 'failed'
+end
+redis.call('HSET', job_key(job.id), 'attempts', attempts)
+wait_again(job, t)
+if tonumber(pause) == 0 then
+  rejoin(job, t)
+  return 'queued'
+end
+delay(job, now + pause)
+return 'delayed'

@@ -1,0 +1,57 @@
+"""A move to another pool is three steps in two slots: depart, arrive, leave a stub. Anyone may finish one that broke off.
+
+After `depart` the job is on no line; after `arrive` it is on the target's; the stub then leads there. Each step is
+idempotent, so two who finish the same move do no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fairlane.errors import IllegalTransition, NotFound, UnknownTier
+from fairlane.queue import replies
+from fairlane.queue.pools import Pool, Pools
+from fairlane.queue.replies import MovedAway
+from fairlane.queue.store import Store
+
+TAKE_OVER_MS: Final = 10_000
+
+
+async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Pool) -> None:
+    """Moves a waiting job. Raises NotFound, UnknownTier, IllegalTransition, MovedAway (it is elsewhere already)."""
+    tier = await store.read(store.client.hget(source.key("job", job_id), "tier"))
+    if tier is not None and tier.decode() not in target.policy.tiers:
+        raise UnknownTier(f"The pool {target.name!r} has no tier {tier.decode()!r}.")
+    reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS)))
+    await _copy(store, pools, source, job_id, reply)
+    if (went := replies.text(reply[0])) != target.code:
+        raise IllegalTransition(f"The job was on its way to the pool {(await pools.by_code(went)).name!r}.")
+
+
+async def finish(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
+    """Finishes a move that is under way, if it still is."""
+    try:
+        reply = replies.items(await store.run("depart", source.prefix, job_id, "", str(TAKE_OVER_MS), repeat=False))
+    except (MovedAway, NotFound, IllegalTransition):
+        return  # somebody else finished it
+    await _copy(store, pools, source, job_id, reply)
+
+
+async def look_after(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
+    """The sweeper's look at a job that moved: finishes a broken move, forgets the stub of a job that is gone."""
+    state, went = await store.read(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
+    if state == b"moving":
+        await finish(store, pools, source, job_id)
+    elif state == b"moved":
+        target = await pools.by_code(went.decode())
+        exists = await store.read(store.client.exists(target.key("job", job_id)))
+        again = str(source.policy.result_ttl_ms) if exists else ""
+        await store.run("check_move", source.prefix, job_id, again)
+
+
+async def _copy(store: Store, pools: Pools, source: Pool, job_id: str, reply: list[replies.Reply]) -> None:
+    target = await pools.by_code(replies.text(reply[0]))
+    fields = dict(replies.pairs(replies.items(reply[1])))
+    parts = [part for field in fields.items() for part in field]
+    await store.run("arrive", target.prefix, job_id, fields["hop"].decode(), *parts)
+    await store.run("leave_stub", source.prefix, job_id, str(source.policy.result_ttl_ms))

@@ -1,0 +1,100 @@
+"""The registry of pools: a name, the code that tags its keys, and the policy that every dispatcher obeys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Final
+
+from fairlane.errors import InvalidRequest, NotFound
+from fairlane.ids import CODE_LENGTH, Ids
+from fairlane.model import TIER_PATTERN, Policy
+from fairlane.queue import keys, replies
+from fairlane.queue.store import Store
+
+_TIER: Final = re.compile(TIER_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool as this process knows it: its name, the prefix of its keys, and its policy when it was opened."""
+
+    name: str
+    code: str
+    prefix: str
+    policy: Policy
+
+    def key(self, name: str, *parts: str) -> str:
+        return keys.key(self.prefix, name, *parts)
+
+
+class Pools:
+    """Opens pools, by name or by the code in a job's id, and remembers them."""
+
+    def __init__(self, store: Store, ids: Ids) -> None:
+        self._store = store
+        self._ids = ids
+        self._by_code: dict[str, Pool] = {}
+
+    async def open(self, name: str, policy: Policy) -> Pool:
+        """The pool `name`; a new one gets `policy`, one that exists keeps its own. Raises InvalidRequest."""
+        _check(policy)
+        account = keys.prefix(self._store.namespace, keys.ACCOUNT)
+        code = ""
+        while not code:
+            proposed = self._ids.token(CODE_LENGTH)
+            if proposed != keys.ACCOUNT:
+                code = replies.text(await self._store.run("register_pool", account, name, proposed))
+        prefix = keys.prefix(self._store.namespace, code)
+        settings = [part for setting in _settings(policy).items() for part in setting]
+        stored = dict(replies.pairs(replies.items(await self._store.run("open_pool", prefix, *settings))))
+        return self._remember(Pool(name, code, prefix, _policy(stored)))
+
+    async def by_name(self, name: str) -> Pool:
+        """Raises NotFound if no such pool was ever opened."""
+        code = await self._store.read(self._store.client.hget(keys.pools(self._store.namespace), name))
+        if code is None:
+            raise NotFound(f"There is no pool {name!r}.")
+        return await self.by_code(code.decode())
+
+    async def by_code(self, code: str) -> Pool:
+        """Raises NotFound if no pool has this code."""
+        if (known := self._by_code.get(code)) is not None:
+            return known
+        name = await self._store.read(self._store.client.hget(keys.codes(self._store.namespace), code))
+        if name is None:
+            raise NotFound()
+        prefix = keys.prefix(self._store.namespace, code)
+        stored = await self._store.read(self._store.client.hgetall(keys.key(prefix, "pool")))
+        return self._remember(Pool(name.decode(), code, prefix, _policy({k.decode(): v for k, v in stored.items()})))
+
+    async def all(self) -> list[Pool]:
+        """Every pool, by name."""
+        codes = await self._store.read(self._store.client.hgetall(keys.pools(self._store.namespace)))
+        return [await self.by_code(code.decode()) for _, code in sorted(codes.items())]
+
+    def _remember(self, pool: Pool) -> Pool:
+        self._by_code[pool.code] = pool
+        return pool
+
+
+def _check(policy: Policy) -> None:
+    tiers = policy.tiers
+    if not 1 <= len(tiers) <= 10 or len(set(tiers)) != len(tiers) or not all(map(_TIER.fullmatch, tiers)):
+        raise InvalidRequest(f"There are 1 to 10 tiers, each named once, of the form {TIER_PATTERN}.", param="tiers")
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        if isinstance(value, int | float) and not (value > 0 or (value == 0 and field.name == "gamma")):
+            raise InvalidRequest(f"{field.name} must be greater than 0.", param=field.name)
+
+
+def _settings(policy: Policy) -> dict[str, str]:
+    values = asdict(policy) | {"tiers": ",".join(policy.tiers)}
+    return {name: str(value) for name, value in values.items()}
+
+
+def _policy(stored: Mapping[str, bytes]) -> Policy:
+    kinds = {field.name: type(getattr(Policy(), field.name)) for field in fields(Policy)}
+    values = {name: kind(stored[name].decode()) for name, kind in kinds.items() if kind is not tuple}
+    return Policy(tiers=tuple(stored["tiers"].decode().split(",")), **values)

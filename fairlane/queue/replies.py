@@ -1,0 +1,182 @@
+"""Between Python values and what passes to and from Redis: a script's arguments and replies, and the job's hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
+from typing import Final, cast
+
+from fairlane.errors import (
+    FairlaneError,
+    IdempotencyMismatch,
+    IllegalTransition,
+    InvalidRequest,
+    LeaseLost,
+    NotFound,
+    QueueFull,
+    StaleCall,
+)
+from fairlane.model import Attempt, Job, JobError, JobSpec, Lease, Limits, State, Submitted, Usage
+from fairlane.queue.scripts import Reply
+
+_LEASE_WIDTH: Final = 14
+
+
+class MovedAway(Exception):
+    """The job is in another pool, or on its way there. `stage` is the state of what it left behind."""
+
+    def __init__(self, stage: str, code: str) -> None:
+        super().__init__(f"{stage} to {code}")
+        self.stage = stage
+        self.code = code
+
+
+def text(reply: Reply) -> str:
+    return cast(bytes, reply).decode()
+
+
+def texts(reply: Reply) -> list[str]:
+    return [text(item) for item in items(reply)]
+
+
+def items(reply: Reply) -> list[Reply]:
+    return cast("list[Reply]", reply)
+
+
+def number(reply: Reply) -> int:
+    return int(cast(bytes | int, reply))
+
+
+def refusal(words: str) -> FairlaneError | MovedAway | None:
+    """The error that a script's refusal stands for; None if it is not one of ours."""
+    word, _, rest = words.partition(" ")
+    match word:
+        case "NOTFOUND":
+            return NotFound()
+        case "ILLEGAL":
+            return IllegalTransition(f"The job is {rest}; that does not allow this.")
+        case "LOST":
+            return LeaseLost()
+        case "STALE":
+            return StaleCall()
+        case "BATCH":
+            return IllegalTransition("A job of a batch stays in its pool. It can change its tier.")
+        case "FULL":
+            return InvalidRequest("A pool has 64 backends at the most.")
+        case "BUSY":
+            return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
+        case "MOVED":
+            return MovedAway(*rest.split())
+        case _:
+            return None
+
+
+def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
+    """One job's arguments of submit.lua."""
+    digest, request = "", ""
+    if spec.idempotency_key is not None:
+        digest = hashlib.sha256(spec.idempotency_key.encode()).hexdigest()[:32]
+        asked = b"\0".join([spec.tier.encode(), spec.head, spec.body])
+        request = hashlib.sha256(asked).hexdigest()[:32]
+    return [
+        random_part, spec.tenant, spec.tier, str(spec.max_attempts), str(spec.input_tokens), str(spec.output_tokens),
+        str(spec.expected_ms), str(spec.delay_ms), "" if spec.deadline_ms is None else str(spec.deadline_ms),
+        digest, request, spec.batch_id or "", spec.head, spec.body,
+    ]  # fmt: skip
+
+
+def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
+    """One job's answer of submit.lua."""
+    match word:
+        case b"new" | b"old":
+            return Submitted(value.decode(), created=word == b"new")
+        case b"mismatch":
+            return IdempotencyMismatch()
+        case b"tenant_full":
+            return QueueFull(f"{int(value)} jobs of this tenant wait already. Let fewer wait at once.", retry_after=5)
+        case _:
+            return QueueFull(f"{int(value)} jobs wait in this pool already. Try again later.", retry_after=5)
+
+
+def leases(reply: Reply) -> list[Lease]:
+    """The jobs that acquire.lua leased."""
+    flat = cast("list[bytes]", reply)
+    return [_lease(flat[i : i + _LEASE_WIDTH]) for i in range(0, len(flat), _LEASE_WIDTH)]
+
+
+def _lease(row: list[bytes]) -> Lease:
+    id_, token, backend, tenant, tier, attempt, most, arrived, boost, input_, output, until, head, body = row
+    at = int(arrived)
+    return Lease(
+        id_.decode(), int(token), backend.decode(), tenant.decode(), tier.decode(), int(attempt), int(most), at,
+        at - int(boost), int(until), int(input_), int(output), head, body,
+    )  # fmt: skip
+
+
+def limits_field(limits: Limits) -> str:
+    """A tenant's limits as lua/lib/tenant.lua reads them."""
+    return " ".join("-" if value is None else str(value) for value in astuple(limits))
+
+
+def limits(field: bytes | None) -> Limits:
+    """The inverse of `limits_field`; the defaults if none were set."""
+    if field is None:
+        return Limits()
+    weight, *most = field.decode().split(" ")
+    return Limits(float(weight), *(None if value == "-" else int(value) for value in most))
+
+
+def error_json(error: JobError) -> str:
+    return json.dumps({"code": error.code, "message": error.message, "status": error.status})
+
+
+def pairs(reply: Iterable[Reply]) -> Iterator[tuple[str, bytes]]:
+    """The names and values of a hash as a script returns it."""
+    flat = iter(cast("Iterable[bytes]", reply))
+    return ((name.decode(), value) for name, value in zip(flat, flat, strict=True))
+
+
+def job(id_: str, pool: str, fields: Mapping[str, bytes]) -> Job:
+    """A job from its hash."""
+
+    def whole(name: str) -> int | None:
+        return int(fields[name]) if name in fields else None
+
+    state = cast(State, fields["state"].decode())
+    if state == "moving":
+        state = cast(State, fields["was"].decode())
+    tries = tuple(_attempt(line) for line in fields.get("attempts", b"").decode().splitlines())
+    if state == "leased":
+        backend, started, *_ = fields["lease"].decode().split(" ")
+        tries += (Attempt(int(fields["tries"]), backend, int(started), None, None, None),)
+    error = json.loads(fields["error"]) if "error" in fields else None
+    usage = [int(n) for n in fields["usage"].split()] if "usage" in fields else None
+    return Job(
+        id=id_,
+        pool=pool,
+        tenant=fields["tenant"].decode(),
+        tier=fields["tier"].decode(),
+        state=state,
+        dead="dead" in fields,
+        created_at_ms=int(fields.get("created", fields["at"])),
+        not_before_ms=whole("due"),
+        deadline_at_ms=whole("deadline"),
+        started_at_ms=tries[0].started_at_ms if tries else None,
+        finished_at_ms=whole("ended"),
+        attempts=tries,
+        max_attempts=int(fields["max"]),
+        batch_id=fields["batch"].decode() if "batch" in fields else None,
+        head=fields["head"],
+        body=fields.get("body"),
+        status=whole("status"),
+        result=fields.get("result"),
+        error=JobError(error["code"], error["message"], error.get("status")) if error else None,
+        usage=Usage(*usage) if usage else None,
+    )
+
+
+def _attempt(line: str) -> Attempt:
+    n, backend, started, ended, outcome, status = line.split(" ")
+    return Attempt(int(n), backend, int(started), int(ended), outcome, int(status) if status else None)
