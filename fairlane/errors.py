@@ -16,7 +16,9 @@ class FairlaneError(Exception):
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str | None = None, *, param: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str | None = None, *, param: str | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message or (self.__doc__ or "").strip())
         self.param = param
         self.retry_after = retry_after

@@ -16,7 +16,7 @@ Fairness = Literal["requests", "tokens"]
 GateReason = Literal["open", "down", "draining", "stale", "full", "room", "kv", "slow_tokens"]
 
 # The one table of legal transitions: act -> state before -> states after. None: the job is not there yet.
-# The scripts enforce it (scripts.py hands each script the states that its acts may start from), docs/states.md draws it,
+# The scripts enforce it (scripts.py hands each the states that its acts may start from), docs/states.md draws it, and
 # tests/contract/test_transitions.py tries every pair of act and state.
 TRANSITIONS: Final[Mapping[Act, Mapping[State | None, frozenset[State]]]] = {
     "submit": {None: frozenset({"queued", "delayed"})},
@@ -264,7 +264,7 @@ class TierView:
 
 @dataclass(frozen=True, slots=True)
 class BackendView:
-    """A backend as it stands in Redis. `said`: per tier the last refusal, "reason live limit at". `decisions`: counts
+    """A backend as it stands in Redis. `said`: per tier the last refusal, "reason live limit at". `refusals`: how many,
     by "tier:reason"."""
 
     name: str
@@ -273,7 +273,7 @@ class BackendView:
     fresh_at_ms: int | None
     gates: Mapping[str, TierGate]
     said: Mapping[str, str]
-    decisions: Mapping[str, int]
+    refusals: Mapping[str, int]
     seen: str
 
 

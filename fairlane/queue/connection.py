@@ -6,8 +6,8 @@ that are safe to repeat.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
@@ -17,6 +17,7 @@ from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
     OutOfMemoryError,
+    RedisClusterException,
     RedisError,
     TimeoutError,
 )
@@ -28,9 +29,8 @@ Client: TypeAlias = "Redis | RedisCluster"
 TIMEOUT_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64  # a caller beyond that waits for a free one
 # What a server says during a failover or while its disk is full: it will pass.
-_PASSING: Final = ("READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY ")
+_PASSING: Final = ("READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY ", "LOADING")
 _NEVER: Final = Retry(NoBackoff(), 0)
-_OPTIONS: Final = {"protocol": 2, "socket_connect_timeout": TIMEOUT_S, "retry": _NEVER}
 
 
 def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
@@ -39,44 +39,54 @@ def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
     Known forms: `redis://`, `rediss://`, `unix://`, `redis+cluster://host:port`,
     `redis+sentinel://[:password@]host:port[,host:port…]/service[/db]`. Raises InvalidRequest for any other.
     """
+    try:
+        return _connect(url, timeout_s)
+    except (ValueError, RedisClusterException) as error:
+        raise InvalidRequest(f"This is no Redis URL: {error}") from error
+
+
+def _connect(url: str, timeout_s: float) -> Client:
     scheme, _, rest = url.partition("://")
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "retry": _NEVER,
+    }
     if scheme in ("redis", "rediss", "unix"):
-        pool = BlockingConnectionPool.from_url(
-            url, max_connections=MAX_CONNECTIONS, timeout=timeout_s, socket_timeout=timeout_s, **_OPTIONS
-        )
+        options |= {"max_connections": MAX_CONNECTIONS, "timeout": timeout_s}
+        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
         return Redis.from_pool(pool)
     if scheme in ("redis+cluster", "rediss+cluster"):
-        plain = scheme.removesuffix("+cluster") + "://" + rest
         # RedisCluster's retries repeat whole commands; its redirections (MOVED, ASK) do not count as retries.
-        return RedisCluster.from_url(plain, socket_timeout=timeout_s, **_OPTIONS)
+        return RedisCluster.from_url(scheme.removesuffix("+cluster") + "://" + rest, **options)
     if scheme == "redis+sentinel":
-        return _sentinel(url, timeout_s)
-    raise InvalidRequest(f"{scheme}:// is no Redis URL. Use redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://.")
+        return _sentinel(url, options)
+    raise ValueError("use redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://")
 
 
-def _sentinel(url: str, timeout_s: float) -> Client:
+def _sentinel(url: str, options: dict[str, Any]) -> Client:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
     if not hosts or not service:
-        raise InvalidRequest("A Sentinel URL names its hosts and the service: redis+sentinel://host:26379,host:26379/mymaster/0")
+        raise ValueError("name the hosts and the service: redis+sentinel://host:26379,host:26379/mymaster/0")
     addresses = [(host, int(port or 26379)) for host, _, port in (h.partition(":") for h in hosts.split(","))]
     user, _, password = credentials.partition(":")
-    options = {
+    of_master: dict[str, Any] = {
         "username": unquote(user) or None,
         "password": unquote(password) or None,
         "db": int(db or 0),
-        "socket_timeout": timeout_s,
-        **dict(parse_qsl(parts.query)),
-        **_OPTIONS,
+        **options,
     }
-    sentinel = Sentinel(addresses, sentinel_kwargs={"socket_timeout": timeout_s, **_OPTIONS}, **options)
-    return sentinel.master_for(service, redis_class=Redis)
+    sentinel = Sentinel(addresses, sentinel_kwargs=dict(options), **of_master)
+    return sentinel.master_for(service)  # pyright: ignore[reportUnknownMemberType]
 
 
 def store_error(error: RedisError) -> FairlaneError:
     """What a failure of Redis itself means to a caller. Errors of our own scripts never come here."""
-    words = str(error)
+    # redis-py keeps the server's code in `status_code` and strips it from the text of errors that it has a class for
+    words = f"{getattr(error, 'status_code', '')} {error}"
     if isinstance(error, OutOfMemoryError) or "-OOM " in words:  # Redis 6.2 wraps what happens inside a script
         return StoreFull(retry_after=5)
     if isinstance(error, ConnectionError | TimeoutError) and not isinstance(error, AuthenticationError):

@@ -21,7 +21,6 @@ from fairlane.model import (
     JobSpec,
     Lease,
     Limits,
-    Policy,
     Renewal,
     State,
     Submitted,
@@ -67,7 +66,9 @@ class Queue:
         self.inspect = Inspection(self._store, self.at_job)
 
     @classmethod
-    async def open(cls, url: str, *, namespace: str = "fl", timeout_s: float = 5.0, max_body_bytes: int = 8 << 20) -> Self:
+    async def open(
+        cls, url: str, *, namespace: str = "fl", timeout_s: float = 5.0, max_body_bytes: int = 8 << 20
+    ) -> Self:
         """Connects, and makes sure that the data there is of a schema that this version knows.
 
         Raises SchemaMismatch, InvalidRequest for a malformed URL, StoreUnavailable.
@@ -78,7 +79,7 @@ class Queue:
 
     async def check(self) -> None:
         """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
-        await self._store.read(ensure_schema(self._store.client, self._store.namespace))
+        await self._store.read(ensure_schema(self._store.raw, self._store.namespace))
 
     async def close(self) -> None:
         await self._store.client.aclose()
@@ -125,7 +126,9 @@ class Queue:
         must be used again: it returns what the lost call leased. Raises StaleCall, InvalidRequest.
         """
         if not _DISPATCHER.fullmatch(dispatcher) or not 1 <= n <= CALL_JOBS or call_no < 1:
-            raise InvalidRequest(f"acquire takes a dispatcher's name, a call number from 1, and n from 1 to {CALL_JOBS}.")
+            raise InvalidRequest(
+                f"acquire takes a dispatcher's name, a call number from 1, and n from 1 to {CALL_JOBS}."
+            )
         return replies.leases(await self._store.run("acquire", pool.prefix, dispatcher, str(call_no), str(n)))
 
     async def renew(self, pool: Pool, leases: Sequence[Lease]) -> list[Renewal]:
@@ -203,7 +206,8 @@ class Queue:
             _check_tier(pool, tier)
         parts = [part for t, g in gates.items() for part in (t, f"{g.limit} {g.fallback} {g.why}")]
         args = (backend, str(counted.done), str(counted.denied), seen, *parts)
-        return BackendCounts(*map(replies.number, replies.items(await self._store.run("observe", pool.prefix, *args, repeat=False))))
+        reply = await self._store.run("observe", pool.prefix, *args, repeat=False)  # repeated, it would count twice
+        return BackendCounts(*map(replies.number, replies.items(reply)))
 
     async def set_backend(
         self, pool: Pool, backend: str, act: Literal["add", "drain", "undrain", "down", "remove"]
@@ -244,8 +248,7 @@ class Queue:
         """
 
         async def depart(source: Pool) -> None:
-            if source.code != target.code:
-                await moves.move(self._store, self.pools, source, job_id, target)
+            await moves.move(self._store, self.pools, source, job_id, target)
 
         await self.at_job(job_id, depart)
 
@@ -337,7 +340,7 @@ def _check_limits(limits: Limits) -> None:
         raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
     for name in ("max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting"):
         value = getattr(limits, name)
-        if value is not None and not 0 <= value <= 10**9 or (value == 0 and name.endswith("per_minute")):
+        if (value is not None and not 0 <= value <= 10**9) or (value == 0 and name.endswith("per_minute")):
             raise InvalidRequest(f"{name} is a whole number, or none for no limit.", param=name)
 
 

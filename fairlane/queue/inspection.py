@@ -37,8 +37,8 @@ Fields = dict[bytes, bytes]
 
 _INDEX: Final[dict[Index, str]] = {"leased": "leases", "delayed": "due", "done": "done", "dead": "dead"}
 _BRIEF: Final = (
-    "state", "was", "tenant", "tier", "seq", "at", "created", "due", "deadline", "batch", "max", "head", "tries", "lease",
-    "attempts", "dead", "ended", "status", "error", "usage",
+    "state", "was", "tenant", "tier", "seq", "at", "created", "due", "deadline", "batch", "max", "head", "tries",
+    "lease", "attempts", "dead", "ended", "status", "error", "usage",
 )  # fmt: skip
 
 
@@ -85,10 +85,11 @@ class Inspection:
             pipe.zcard(pool.key(index))
         pipe.hexists(pool.key("pool"), "paused")
         pipe.hget(pool.key("pool"), "backends")
-        answers = iter(await self._store.read(pipe.execute()))
-        tiers = tuple(_tier_view(tier, *(next(answers) for _ in range(5))) for tier in pool.policy.tiers)
-        delayed, leased, held, dead, paused, names = answers
-        backends = tuple([await self.backend(pool, name.decode()) for name in (names or b"").split()])
+        *by_tier, delayed, leased, held, dead, paused, names = await self._store.read(pipe.execute())
+        tiers = tuple(_tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
+        known = cast("bytes | None", names) or b""
+        backends = tuple([await self.backend(pool, name.decode()) for name in known.split()])
+        delayed, leased, held, dead = (cast(int, count) for count in (delayed, leased, held, dead))
         return Overview(tiers, delayed, leased, held, dead, bool(paused), backends)
 
     async def backend(self, pool: Pool, name: str) -> BackendView:
@@ -116,11 +117,12 @@ class Inspection:
         pipe = self._store.client.pipeline(transaction=False)
         for name in names:
             pipe.hmget(pool.key("tenant", name.decode()), ["waiting", "inflight"])
-            pipe.zscore(pool.key("held"), name)
+            pipe.zscore(pool.key("held"), name.decode())
         answers = iter(await self._store.read(pipe.execute()))
         views: list[TenantView] = []
-        for (name, at), (waiting, inflight), held in zip(rows, answers, answers, strict=True):
-            views.append(TenantView(name.decode(), int(at), int(waiting or 0), int(inflight or 0), held))
+        for (name, at), counts, held in zip(rows, answers, answers, strict=True):
+            waiting, inflight = (int(n or 0) for n in cast("list[bytes | None]", counts))
+            views.append(TenantView(name.decode(), int(at), waiting, inflight, cast("float | None", held)))
         return views, (stop + 1 if len(rows) == limit else None)
 
     async def line(
@@ -129,12 +131,13 @@ class Inspection:
         """The queued jobs of one line, in the order in which they will run; payloads are left out."""
         count = _bounded(limit)
         pipe = self._store.client.pipeline(transaction=False)
-        pipe.xrange(pool.key("line", tier, tenant), f"{cursor + 1}-0", "+", count=count)
-        pipe.zrangebyscore(pool.key("rejoin", tier, tenant), f"({cursor}", "+inf", 0, count, withscores=True)
+        pipe.xrange(pool.key("line", tier, tenant), f"{cursor + 1}-0", "+", count)
+        pipe.zrangebyscore(pool.key("rejoin", tier, tenant), f"({cursor}", "+inf", 0, count, True)
         streamed, back = await self._store.read(pipe.execute())
-        ids = sorted(
-            [(int(entry.split(b"-")[0]), fields[b"j"]) for entry, fields in streamed] + [(int(s), j) for j, s in back]
-        )[:count]
+        entries = cast("list[tuple[bytes, Fields]]", streamed)
+        ids = [(int(entry.split(b"-")[0]), fields[b"j"].split()[0]) for entry, fields in entries]
+        ids += [(int(score), job_id) for job_id, score in cast("list[tuple[bytes, float]]", back)]
+        ids = sorted(ids)[:count]
         jobs = await self._brief(pool, [job_id for _, job_id in ids])
         return jobs, (ids[-1][0] if len(ids) == count else None)
 
@@ -154,7 +157,8 @@ class Inspection:
             pipe.hmget(pool.key("job", job_id.decode()), _BRIEF)
         jobs: list[Job] = []
         for job_id, values in zip(ids, await self._store.read(pipe.execute()), strict=True):
-            fields = {name: value for name, value in zip(_BRIEF, values, strict=True) if value is not None}
+            known = zip(_BRIEF, cast("list[bytes | None]", values), strict=True)
+            fields = {name: value for name, value in known if value is not None}
             if "tier" in fields and fields["state"] != b"moved":  # else it is past its retention
                 jobs.append(replies.job(job_id.decode(), pool.name, fields))
         return jobs
@@ -175,8 +179,17 @@ def _job(job_id: str, pool: Pool, fields: dict[str, bytes]) -> Job:
     return replies.job(job_id, pool.name, fields)
 
 
-def _tier_view(tier: str, depth: bytes | None, tenants: int, runnable: int, first: list[tuple[bytes, float]], paused: int) -> TierView:
-    return TierView(tier, int(depth or 0), tenants, runnable, int(first[0][1]) if first else None, bool(paused))
+def _tier_view(tier: str, answers: Sequence[object]) -> TierView:
+    depth, tenants, runnable, first, paused = answers
+    oldest = cast("list[tuple[bytes, float]]", first)
+    return TierView(
+        tier=tier,
+        depth=int(cast("bytes | None", depth) or 0),
+        tenants=cast(int, tenants),
+        runnable=cast(int, runnable),
+        oldest_ms=int(oldest[0][1]) if oldest else None,
+        paused=bool(paused),
+    )
 
 
 def _backend_view(name: str, fields: Fields) -> BackendView:
@@ -201,7 +214,7 @@ def _backend_view(name: str, fields: Fields) -> BackendView:
         fresh_at_ms=whole(b"fresh_at") or None,
         gates=gates,
         said=by_kind["said"],
-        decisions={name: int(n) for name, n in by_kind["n"].items()},
+        refusals={name: int(n) for name, n in by_kind["n"].items()},
         seen=fields.get(b"seen", b"{}").decode(),
     )
 

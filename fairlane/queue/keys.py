@@ -79,7 +79,7 @@ def in_lua(source: str) -> str:
 
         def build(match: re.Match[str], fixed: str = fixed) -> str:
             arguments = match[1].split(", ") if match[1] else []
-            return "(" + " .. ':' .. ".join([f"{fixed} .. {arguments[0]}", *arguments[1:]] if arguments else [fixed]) + ")"
+            return "(" + (f"{fixed} .. " + " .. ':' .. ".join(arguments) if arguments else fixed) + ")"
 
         source = re.sub(rf"\b{name}_key\b(?:\(([^()]*)\))?", build, source)
     return source

@@ -1,4 +1,4 @@
-"""A move to another pool is three steps in two slots: depart, arrive, leave a stub. Anyone may finish one that broke off.
+"""A move to another pool: depart, arrive, leave a stub. Three steps in two slots; anyone may finish one that broke off.
 
 After `depart` the job is on no line; after `arrive` it is on the target's; the stub then leads there. Each step is
 idempotent, so two who finish the same move do no harm.
@@ -19,9 +19,13 @@ TAKE_OVER_MS: Final = 10_000
 
 async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Pool) -> None:
     """Moves a waiting job. Raises NotFound, UnknownTier, IllegalTransition, MovedAway (it is elsewhere already)."""
-    tier = await store.read(store.client.hget(source.key("job", job_id), "tier"))
+    state, tier, went = await store.read(store.client.hmget(source.key("job", job_id), ["state", "tier", "moved_to"]))
+    if state in (b"moving", b"moved"):
+        raise MovedAway(state.decode(), (went or b"").decode())
     if tier is not None and tier.decode() not in target.policy.tiers:
         raise UnknownTier(f"The pool {target.name!r} has no tier {tier.decode()!r}.")
+    if source.code == target.code and state in (b"queued", b"delayed"):
+        return
     reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS)))
     await _copy(store, pools, source, job_id, reply)
     if (went := replies.text(reply[0])) != target.code:
@@ -42,7 +46,7 @@ async def look_after(store: Store, pools: Pools, source: Pool, job_id: str) -> N
     state, went = await store.read(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
     if state == b"moving":
         await finish(store, pools, source, job_id)
-    elif state == b"moved":
+    elif state == b"moved" and went:
         target = await pools.by_code(went.decode())
         exists = await store.read(store.client.exists(target.key("job", job_id)))
         again = str(source.policy.result_ttl_ms) if exists else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Final
+from typing import Final, cast
 
 from fairlane.errors import InvalidRequest, NotFound
 from fairlane.ids import CODE_LENGTH, Ids
-from fairlane.model import TIER_PATTERN, Policy
+from fairlane.model import TIER_PATTERN, Fairness, Policy
 from fairlane.queue import keys, replies
 from fairlane.queue.store import Store
 
@@ -95,6 +95,19 @@ def _settings(policy: Policy) -> dict[str, str]:
 
 
 def _policy(stored: Mapping[str, bytes]) -> Policy:
-    kinds = {field.name: type(getattr(Policy(), field.name)) for field in fields(Policy)}
-    values = {name: kind(stored[name].decode()) for name, kind in kinds.items() if kind is not tuple}
-    return Policy(tiers=tuple(stored["tiers"].decode().split(",")), **values)
+    def text(name: str) -> str:
+        return stored[name].decode()
+
+    return Policy(
+        tiers=tuple(text("tiers").split(",")),
+        fairness=cast(Fairness, text("fairness")),
+        lease_ms=int(text("lease_ms")),
+        stale_ms=int(text("stale_ms")),
+        valve_ms=int(text("valve_ms")),
+        gamma=float(text("gamma")),
+        boost_max_ms=int(text("boost_max_ms")),
+        result_ttl_ms=int(text("result_ttl_ms")),
+        dead_ttl_ms=int(text("dead_ttl_ms")),
+        max_waiting_pool=int(text("max_waiting_pool")),
+        max_waiting_tenant=int(text("max_waiting_tenant")),
+    )

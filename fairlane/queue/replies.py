@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
-from typing import Final, cast
+from typing import cast
 
 from fairlane.errors import (
     FairlaneError,
@@ -20,8 +20,6 @@ from fairlane.errors import (
 )
 from fairlane.model import Attempt, Job, JobError, JobSpec, Lease, Limits, State, Submitted, Usage
 from fairlane.queue.scripts import Reply
-
-_LEASE_WIDTH: Final = 14
 
 
 class MovedAway(Exception):
@@ -65,9 +63,9 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
             return IllegalTransition("A job of a batch stays in its pool. It can change its tier.")
         case "FULL":
             return InvalidRequest("A pool has 64 backends at the most.")
-        case "BUSY":
+        case "INUSE":
             return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
-        case "MOVED":
+        case "ELSEWHERE":
             return MovedAway(*rest.split())
         case _:
             return None
@@ -102,8 +100,7 @@ def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
 
 def leases(reply: Reply) -> list[Lease]:
     """The jobs that acquire.lua leased."""
-    flat = cast("list[bytes]", reply)
-    return [_lease(flat[i : i + _LEASE_WIDTH]) for i in range(0, len(flat), _LEASE_WIDTH)]
+    return [_lease(cast("list[bytes]", row)) for row in items(reply)]
 
 
 def _lease(row: list[bytes]) -> Lease:

@@ -1,41 +1,33 @@
 """The scripts: one file per atomic act in lua/, put together with the parts it includes from lua/lib/, run by SHA.
 
-A script's source is: the states its acts may start from (model.TRANSITIONS), of the parts named in `-- include:` lines
-what it uses, and the file itself, with each key's name written out (keys.py). Old and new versions of a script run side by side during an upgrade,
-since each process runs its own by its SHA.
+A script's source is: the states its acts may start from (model.TRANSITIONS), what it uses of the parts named in its
+`-- include:` lines, and the file itself, with each key's name written out (keys.py). Old and new versions of a script
+run side by side during an upgrade, since each process runs its own by its SHA.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from redis.exceptions import NoScriptError
 
 from fairlane.model import TRANSITIONS, Act
 from fairlane.queue import keys
+from fairlane.queue.commands import Commands
 
 # What the scripts return, as redis-py hands it out.
-Reply: TypeAlias = "bytes | int | None | list[Reply]"
+Reply: TypeAlias = "bytes | int | list[Reply] | None"
 
 _INCLUDE: Final = re.compile(r"^-- include: (.+)$", re.MULTILINE)
 _TOP: Final = re.compile(r"^(?=\S)(?!end\b|elseif\b|else\b|\}|\))", re.MULTILINE)  # starts of top-level statements
 _DEFINES: Final = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 _FROM: Final = re.compile(r"\bFROM\.(\w+)\b")
 _LUA: Final = files("fairlane.queue") / "lua"
-
-
-class Evaluator(Protocol):
-    """The two commands that running a script takes; Redis and RedisCluster have both."""
-
-    def evalsha(self, sha: str, numkeys: int, *keys_and_args: str | bytes) -> Awaitable[object]: ...
-
-    def eval(self, script: str, numkeys: int, *keys_and_args: str | bytes) -> Awaitable[object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +38,7 @@ class Script:
     source: str
     sha: str
 
-    async def run(self, client: Evaluator, prefix: str, *args: str | bytes) -> Reply:
+    async def run(self, client: Commands, prefix: str, *args: str | bytes) -> Reply:
         """Runs the script on the slot of `prefix`. A server that lost it (failover, SCRIPT FLUSH) gets it again."""
         try:
             return cast(Reply, await client.evalsha(self.sha, 1, prefix, *args))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
 from fairlane.clock import Clock
 from fairlane.queue import replies
+from fairlane.queue.commands import Commands
 from fairlane.queue.connection import Client, store_error
 from fairlane.queue.scripts import Reply, script
 
@@ -20,7 +21,8 @@ class Store:
     """One client, the namespace of our keys in it, and the clock that the scripts get."""
 
     def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
-        self.client = client
+        self.client = cast(Commands, client)
+        self.raw = client
         self.namespace = namespace
         self._clock = clock
 

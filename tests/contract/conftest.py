@@ -16,6 +16,8 @@ from fairlane.model import Policy
 from fairlane.queue.connection import Client, connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from tests.contract.acts import open_backend
+from tests.contract.invariants import check_invariants
 from tests.servers import Cluster, RedisServer, ValkeyServer, redis_binary
 
 STORES = ("fakeredis", "valkey", "redis", "cluster")
@@ -50,6 +52,7 @@ def store(request: pytest.FixtureRequest, started: ExitStack, urls: dict[str, st
 async def client(store: str, urls: dict[str, str]) -> AsyncIterator[Client]:
     made: Client = fakeredis.FakeAsyncRedis(protocol=2) if store == "fakeredis" else connect(urls[store])
     yield made
+    await made.flushall()
     await made.aclose()
 
 
@@ -66,16 +69,22 @@ async def queue(client: Client, clock: ManualClock) -> Queue:
 
 
 @pytest.fixture
-def policy() -> Policy:
-    """Override it in a test module, or by parametrizing `policy` indirectly."""
-    return Policy()
+async def invariants(queue: Queue) -> AsyncIterator[None]:
+    """For `usefixtures` in a test module: what must always hold is checked in each pool after each of its tests."""
+    yield
+    for pool in await queue.pools.all():
+        await check_invariants(queue, pool)
+
+
+@pytest.fixture
+def policy(request: pytest.FixtureRequest) -> Policy:
+    """The policy of `pool`; parametrize it indirectly for another."""
+    return getattr(request, "param", Policy())
 
 
 @pytest.fixture
 async def pool(queue: Queue, policy: Policy) -> Pool:
     """A pool with the backend `b1`, whose gate is open for 1,000 jobs."""
-    from tests.contract.acts import open_backend
-
     made = await queue.pools.open("llama", policy)
     await open_backend(queue, made, "b1", 1000)
     return made

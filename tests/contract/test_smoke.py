@@ -1,6 +1,10 @@
+import pytest
+
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import drain, submit
+
+pytestmark = pytest.mark.usefixtures("invariants")
 
 
 async def test_tenants_take_turns(queue: Queue, pool: Pool) -> None:

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', dispatcher, call number (rising per dispatcher), n
--- returns  14 values a job: id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
+-- returns  a list a job: id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
 --          until, head, body
 -- errors   STALE a later call of this dispatcher was answered already
 -- events   none; PUBLISH none
@@ -25,9 +25,7 @@ if call_no == last_no then
                  'output', 'head', 'body'))
     if state == 'leased' and now_token == token then
       local backend, till = string.match(lease, '%S+'), redis.call('ZSCORE', leases_key, id)
-      for _, value in ipairs({id, token, backend, tenant, tier, tries, most, at, boost, input, output, till, head, body}) do
-        reply[#reply + 1] = value
-      end
+      reply[#reply + 1] = {id, token, backend, tenant, tier, tries, most, at, boost, input, output, till, head, body}
     end
   end
   return reply

@@ -3,7 +3,7 @@
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', backend, add | drain | undrain | down | remove
 -- returns  nothing
--- errors   NOTFOUND; FULL a pool has 64 backends at the most; BUSY <live> it still has leases: drain it first
+-- errors   NOTFOUND; FULL a pool has 64 backends at the most; INUSE <live> it still has leases: drain it first
 -- events   none; PUBLISH wake when one was added or undrained
 -- cost     O(B)
 -- include: drain pool
@@ -39,7 +39,7 @@ elseif act == 'remove' then
   local b = read(key, 'taken', 'ended')
   local live = (b.taken or 0) - (b.ended or 0)
   if live > 0 then
-    return redis.error_reply('BUSY ' .. live)
+    return redis.error_reply('INUSE ' .. live)
   end
   redis.call('HSET', pool_key, 'backends', table.concat(list_without(name), ' '))
   redis.call('DEL', key)

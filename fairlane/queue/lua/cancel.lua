@@ -4,7 +4,7 @@
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id
 -- returns  the job's state
--- errors   NOTFOUND; MOVED <state> <code> ask that pool (moving: finish the move first)
+-- errors   NOTFOUND; ELSEWHERE <state> <code> ask that pool (moving: finish the move first)
 -- events   settled, one entry in `events`; PUBLISH settled:<id>, control
 -- cost     O(log N)
 -- include: drain lease outcome return

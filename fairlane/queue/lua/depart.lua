@@ -4,7 +4,7 @@
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, code of the target | '' to go on with a move under way, ms after which the sweeper takes the move over
 -- returns  the code of the pool it really goes to, then the hash's names and values
--- errors   NOTFOUND; MOVED; ILLEGAL <state>; BATCH jobs of a batch change tier only
+-- errors   NOTFOUND; ELSEWHERE; ILLEGAL <state>; BATCH jobs of a batch change tier only
 -- events   none; PUBLISH none
 -- cost     O(log N)
 -- include: return

@@ -6,7 +6,7 @@
 -- returns  state, tenant, tier, jobs ahead in its line (at most the bound), its tenant's rank in the ring | -1,
 --          tenants in the ring, hold reason | '', held until | '', 1 if its tier or pool is paused | 0,
 --          {tier, depth, …} from the top down to its own, {backend, live, limit, reason | 'open', seen, …}
--- errors   NOTFOUND; MOVED
+-- errors   NOTFOUND; ELSEWHERE
 -- events   none; PUBLISH none
 -- cost     O(bound + log T + K + B)
 -- include: hold gate

@@ -20,6 +20,6 @@ tenants[t.name] = nil
 t = tenant_of(t.name)
 -- A place in the ring is virtual time less credit, and a credit depends on the weight.
 for tier, head in pairs(heads) do
-  redis.call('ZINCRBY', (ring_of(tier)), int(credits[tier] - credit(t, head)), t.name)
+  redis.call('ZINCRBY', (ring_of(tier)), credits[tier] - credit(t, head), t.name)
 end
 place(t)

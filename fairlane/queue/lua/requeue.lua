@@ -3,7 +3,7 @@
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id
 -- returns  the job's state
--- errors   NOTFOUND; MOVED; ILLEGAL <state>: only a dead job can be requeued
+-- errors   NOTFOUND; ELSEWHERE; ILLEGAL <state>: only a dead job can be requeued
 -- events   none; PUBLISH wake
 -- cost     O(log N)
 -- include: return

@@ -27,7 +27,7 @@ if not FROM.retry[job.state] then -- cancelled while it ran: that outcome stands
 end
 local attempts = attempt_ended(job, outcome, status)
 if tonumber(job.tries) >= tonumber(job.max) then
-  bury(job, 'attempts', attempts, 'error', failure, 'status', status, 'result', result)
+  bury(job, attempts, status, result, failure)
   return 'failed'
 end
 redis.call('HSET', job_key(job.id), 'attempts', attempts)

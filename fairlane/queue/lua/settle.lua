@@ -26,12 +26,8 @@ end_lease(job, t, true)
 if not FROM.settle[job.state] then -- cancelled while it ran: that outcome stands
   return retire(job)
 end
-local fields = {'attempts', attempt_ended(job, state, status), 'status', status, 'result', result}
-if failure ~= '' then
-  fields[#fields + 1], fields[#fields + 2] = 'error', failure
-end
 if input ~= '' then
-  fields[#fields + 1], fields[#fields + 2] = 'usage', input .. ' ' .. output
+  redis.call('HSET', job_key(job.id), 'usage', input .. ' ' .. output)
 end
-conclude(job, state, false, unpack(fields))
+conclude(job, state, false, attempt_ended(job, state, status), status, result, failure)
 return state

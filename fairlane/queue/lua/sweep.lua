@@ -15,8 +15,8 @@ local function past(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, most)
 end
 
-local function expire(job, ...)
-  conclude(job, 'expired', false, 'error', '{"code":"expired","message":"It was not started before its deadline."}', ...)
+local function expire(job, attempts)
+  conclude(job, 'expired', false, attempts, '', '', '{"code":"expired","message":"It was not started before its deadline."}')
 end
 
 -- A leased job whose dispatcher fell silent.
@@ -24,10 +24,10 @@ local function lose(job, t)
   local attempts = attempt_ended(job, 'lost')
   redis.call('HINCRBY', job_key(job.id), 'token', 1) -- fences the silent one, whatever becomes of the job
   if tonumber(job.tries) >= tonumber(job.max) then
-    bury(job, 'attempts', attempts, 'error',
+    bury(job, attempts, '', '',
          '{"code":"lease_lost","message":"The dispatcher that ran it vanished, at each of its attempts."}')
   elseif job.deadline and tonumber(job.deadline) <= now then
-    expire(job, 'attempts', attempts)
+    expire(job, attempts)
   else
     redis.call('HSET', job_key(job.id), 'attempts', attempts)
     wait_again(job, t)

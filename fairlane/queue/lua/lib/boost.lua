@@ -7,5 +7,5 @@ local function boost_of(gamma, expected_ms)
     return 0
   end
   local short = 1 - math.exp(-math.min(50, gamma * math.max(1, expected_ms)))
-  return math.floor(math.min(pool.boost_max_ms, -math.log(short) / gamma))
+  return math.floor(math.min(pool.boost_max_ms, math.log(1 / short) / gamma))
 end

@@ -9,10 +9,10 @@ local function correct(tier, t, by)
   end
   local ring = ring_of(tier)
   if redis.call('ZSCORE', ring, t.name) then
-    redis.call('ZINCRBY', ring, int(by), t.name)
+    redis.call('ZINCRBY', ring, by, t.name)
   else
     local v = math.max(redis.call('ZSCORE', left_key(tier), t.name) or 0, redis.call('HGET', pool_key, 'clock:' .. tier) or 0)
-    redis.call('ZADD', left_key(tier), int(v + by), t.name)
+    redis.call('ZADD', left_key(tier), v + by, t.name)
   end
 end
 

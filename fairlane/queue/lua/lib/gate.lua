@@ -11,7 +11,7 @@ local function read_backends(names, stale_ms)
   end
   for name in string.gmatch(names or '', '%S+') do
     local h = redis.call('HMGET', backend_key(name), unpack(fields))
-    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, decided = {}, said = {}}
+    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, limits = {}}
     b.stale = now - (h[4] or 0) > tonumber(stale_ms)
     for i, tier in ipairs(tiers()) do
       b.gates[tier] = h[4 + i]
@@ -23,19 +23,18 @@ end
 -- Leases that the backend may carry for this tier, and what it says when it carries them.
 -- One that nobody has observed yet gets one job at a time.
 local function limit_of(b, tier)
-  if b.status ~= 'up' then
-    return 0, b.status
+  local gate = b.limits[tier]
+  if not gate then
+    local limit, fallback, why = string.match(b.gates[tier] or '1 1 stale', '(%d+) (%d+) (%S+)')
+    gate = {limit = tonumber(limit), why = why}
+    if b.status ~= 'up' then
+      gate = {limit = 0, why = b.status}
+    elseif b.stale then
+      gate = {limit = tonumber(fallback), why = 'stale'}
+    end
+    b.limits[tier] = gate
   end
-  local limit, fallback, why = string.match(b.gates[tier] or '1 1 stale', '(%d+) (%d+) (%S+)')
-  if b.stale then
-    return tonumber(fallback), 'stale'
-  end
-  return tonumber(limit), why
-end
-
-local function decided(b, tier, reason)
-  local field = 'n:' .. tier .. ':' .. reason
-  b.decided[field] = (b.decided[field] or 0) + 1
+  return gate.limit, gate.why
 end
 
 -- The backend with the most room for this tier; nil when none has any.
@@ -47,18 +46,16 @@ local function open_backend(tier)
       best, most = b, room
     end
   end
-  if best then
-    decided(best, tier, 'open')
-  end
   return best
 end
 
 -- A pop was refused for this tier: counted, and kept with its numbers, so that explain and the page can show them.
+-- (A pop that was let through is a lease, and leases are counted by who gets them.)
 local function refuse_tier(tier)
   for _, b in ipairs(backends) do
     local limit, why = limit_of(b, tier)
-    decided(b, tier, why)
-    b.said[tier] = why .. ' ' .. b.live .. ' ' .. limit .. ' ' .. now
+    b.refused = b.refused or {}
+    b.refused[tier] = {why, b.live, limit, now}
   end
 end
 
@@ -67,14 +64,12 @@ local function write_backends()
     if b.now_taken > 0 then
       redis.call('HINCRBY', backend_key(b.name), 'taken', b.now_taken)
     end
-    for field, n in pairs(b.decided) do
-      redis.call('HINCRBY', backend_key(b.name), field, n)
-    end
-    if next(b.said) then
+    if b.refused then
       redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
       redis.call('HSET', pool_key, 'refused', 1)
-      for tier, said in pairs(b.said) do
-        redis.call('HSET', backend_key(b.name), 'said:' .. tier, said)
+      for tier, said in pairs(b.refused) do
+        redis.call('HINCRBY', backend_key(b.name), 'n:' .. tier .. ':' .. said[1], 1)
+        redis.call('HSET', backend_key(b.name), 'said:' .. tier, table.concat(said, ' '))
       end
     end
   end

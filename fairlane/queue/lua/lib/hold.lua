@@ -6,7 +6,7 @@ local function place(t)
   local till = hold_of(t)
   local was_held = redis.call('ZREM', held_key, t.name) == 1
   if till then
-    redis.call('ZADD', held_key, till == math.huge and '+inf' or int(till), t.name)
+    redis.call('ZADD', held_key, till == math.huge and '+inf' or till, t.name)
   end
   if (till ~= nil) == was_held then
     return

@@ -11,13 +11,13 @@ end
 
 local FINISHED = {succeeded = true, failed = true, cancelled = true, expired = true}
 
--- Why an act is refused that the job's state does not allow. `MOVED` tells the caller which pool to ask instead.
+-- Why an act is refused that the job's state does not allow. `ELSEWHERE` tells the caller which pool to ask instead.
 local function refusal(job)
   if not job.state then
     return 'NOTFOUND no such job'
   end
   if job.state == 'moving' or job.state == 'moved' then
-    return 'MOVED ' .. job.state .. ' ' .. redis.call('HGET', job_key(job.id), 'moved_to')
+    return 'ELSEWHERE ' .. job.state .. ' ' .. redis.call('HGET', job_key(job.id), 'moved_to')
   end
   return 'ILLEGAL ' .. job.state
 end

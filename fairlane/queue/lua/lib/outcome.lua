@@ -3,11 +3,22 @@
 -- include: pool job
 
 -- job: id, tenant, deadline, batch. keep: a lease still counts for it, so that its hash must stay until that ends.
-local function conclude(job, state, keep, ...)
+-- What is '' or nil of attempts, status, result and failure (the error as JSON) is left out.
+local function conclude(job, state, keep, attempts, status, result, failure)
   if job.deadline then
     redis.call('ZREM', deadlines_key, job.id)
   end
-  redis.call('HSET', job_key(job.id), 'state', state, 'ended', now, ...)
+  local fields = {'state', state, 'ended', now}
+  local function set(name, value)
+    if value and value ~= '' then
+      fields[#fields + 1], fields[#fields + 2] = name, value
+    end
+  end
+  set('attempts', attempts)
+  set('status', status)
+  set('result', result)
+  set('error', failure)
+  redis.call('HSET', job_key(job.id), unpack(fields))
   if not keep then
     redis.call('PEXPIRE', job_key(job.id), pool.result_ttl_ms)
   end
@@ -17,8 +28,9 @@ local function conclude(job, state, keep, ...)
 end
 
 -- The job has used up its attempts: kept longer, listed, and requeueable.
-local function bury(job, ...)
-  conclude(job, 'failed', true, 'dead', 1, ...)
+local function bury(job, attempts, status, result, failure)
+  conclude(job, 'failed', true, attempts, status, result, failure)
+  redis.call('HSET', job_key(job.id), 'dead', 1)
   redis.call('PEXPIRE', job_key(job.id), redis.call('HGET', pool_key, 'dead_ttl_ms'))
   redis.call('ZADD', dead_key, now, job.id)
 end

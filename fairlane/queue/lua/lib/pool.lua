@@ -4,8 +4,8 @@
 -- include: time hash
 
 local pool = {}
-pool.fairness, pool.boost_max_ms, pool.lease_ms, pool.result_ttl_ms, pool.paused, pool.refused = unpack(
-  redis.call('HMGET', pool_key, 'fairness', 'boost_max_ms', 'lease_ms', 'result_ttl_ms', 'paused', 'refused'))
+pool.tiers, pool.fairness, pool.boost_max_ms, pool.lease_ms, pool.result_ttl_ms, pool.paused, pool.refused = unpack(
+  redis.call('HMGET', pool_key, 'tiers', 'fairness', 'boost_max_ms', 'lease_ms', 'result_ttl_ms', 'paused', 'refused'))
 
 -- From the highest down.
 local tiers_read
@@ -13,7 +13,7 @@ local tiers_read
 local function tiers()
   if not tiers_read then
     tiers_read = {}
-    for tier in string.gmatch(redis.call('HGET', pool_key, 'tiers'), '[^,]+') do
+    for tier in string.gmatch(pool.tiers, '[^,]+') do
       tiers_read[#tiers_read + 1] = tier
     end
   end

@@ -19,7 +19,7 @@ local function charge_turn(tier, t, score, head, after)
   turns.clock[tier] = math.max(turns.clock[tier], v)
   popped[tier] = true
   if after then
-    redis.call('ZADD', ring_key(tier), int(v + cost - credit(t, after)), t.name)
+    redis.call('ZADD', ring_key(tier), v + cost - credit(t, after), t.name)
     redis.call('ZADD', oldest_key(tier), after.at, t.name)
   else
     leave(tier, t, v + cost)
@@ -58,8 +58,6 @@ local function pop(tier, b, dispatcher, till, reply)
     charge_rates(t, 1, input + output)
     place(t)
   end
-  for _, value in ipairs({id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}) do
-    reply[#reply + 1] = value
-  end
+  reply[#reply + 1] = {id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}
   return id, token
 end

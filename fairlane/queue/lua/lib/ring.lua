@@ -25,7 +25,7 @@ local function enter(tier, t, head)
   local ring, shelved = ring_of(tier)
   local v = math.max(redis.call('HGET', pool_key, 'clock:' .. tier) or 0, redis.call('ZSCORE', left_key(tier), t.name) or 0)
   redis.call('ZREM', left_key(tier), t.name)
-  redis.call('ZADD', ring, int(v - credit(t, head)), t.name)
+  redis.call('ZADD', ring, v - credit(t, head), t.name)
   if not shelved and redis.call('ZCARD', ring) == 1 then
     redis.call('HSET', pool_key, 'since:' .. tier, now)
     redis.call('PUBLISH', wake_key, tier)
@@ -43,7 +43,7 @@ local function leave(tier, t, v)
   for _, gone in ipairs(redis.call('ZRANGEBYSCORE', left_key(tier), '-inf', clock, 'LIMIT', 0, 4)) do
     redis.call('ZREM', left_key(tier), gone)
   end
-  redis.call('ZADD', left_key(tier), int(v), t.name)
+  redis.call('ZADD', left_key(tier), v, t.name)
   if not shelved and redis.call('EXISTS', ring) == 0 then
     redis.call('HDEL', pool_key, 'since:' .. tier)
     emptied[tier] = true
@@ -70,7 +70,7 @@ local function reseat(tier, t, before, after)
   local ring = ring_of(tier)
   local v = redis.call('ZSCORE', ring, t.name) + credit(t, before)
   if after then
-    redis.call('ZADD', ring, int(v - credit(t, after)), t.name)
+    redis.call('ZADD', ring, v - credit(t, after), t.name)
   else
     leave(tier, t, v)
   end

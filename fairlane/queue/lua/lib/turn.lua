@@ -1,10 +1,9 @@
--- Whose turn it is among the tiers: the highest one that has a runnable tenant and whose gate passes; or, on a valve
--- turn, the one longest in arrears, under tier 0's gate.
+-- Whose turn it is among the tiers: the highest that has a runnable tenant and whose gate passes; or, on a valve turn,
+-- the one longest in arrears, under tier 0's gate.
 -- include: gate ring
 
 local MILLION = 1000000
-local turns = {clock = {}, since = {}, waiting = {}} -- what next_turn and the pops go by and move on
-local popped, served, shut = {}, {}, {}
+local turns, popped, served, shut = {clock = {}, since = {}, waiting = {}}, {}, {}, {}
 
 -- Reads the turns and the backends.
 local function read_turns()
@@ -14,7 +13,7 @@ local function read_turns()
   end
   local h = redis.call('HMGET', pool_key, unpack(fields))
   read_backends(h[1], h[2])
-  turns.valve_ms, turns.valve, turns.valved_at, turns.total = tonumber(h[3]), h[4] or 0, h[5] or 0, h[6]
+  turns.valve_ms, turns.valve, turns.valved_at, turns.total = tonumber(h[3]), tonumber(h[4]) or 0, tonumber(h[5]) or 0, h[6]
   for i, tier in ipairs(tiers()) do
     turns.clock[tier], turns.since[tier], turns.waiting[tier] = h[3 * i + 4] or 0, h[3 * i + 5], h[3 * i + 6]
   end
@@ -55,7 +54,7 @@ end
 local function valve_turn(late)
   local backend = open_backend(tiers()[1])
   if backend then
-    turns.valved_at = now
+    turns.valved_at, turns.moved = now, true
     return late, backend
   end
 end
@@ -76,6 +75,7 @@ local function next_turn()
   end
   local tier, backend = own_turn()
   if tier then
+    turns.moved = turns.moved or late ~= nil or turns.valve ~= 0
     turns.valve = math.min(due, MILLION)
   elseif late and now - turns.valved_at >= turns.valve_ms / 16 then
     return valve_turn(late) -- nothing passes its own gate: no pops to have a share of, so one now and then
@@ -84,10 +84,13 @@ local function next_turn()
 end
 
 local function write_turns()
-  local fields = {'valve', turns.valve, 'valved_at', turns.valved_at, 'waiting', turns.total}
+  local fields = {'waiting', turns.total}
+  if turns.moved then
+    fields = {'waiting', turns.total, 'valve', turns.valve, 'valved_at', turns.valved_at}
+  end
   for tier in pairs(popped) do
     local n = #fields
-    fields[n + 1], fields[n + 2] = 'clock:' .. tier, int(turns.clock[tier])
+    fields[n + 1], fields[n + 2] = 'clock:' .. tier, turns.clock[tier]
     fields[n + 3], fields[n + 4] = 'waiting:' .. tier, turns.waiting[tier]
     if served[tier] and runnable(tier) then
       fields[n + 5], fields[n + 6] = 'since:' .. tier, now

@@ -1,0 +1,1 @@
+"""What we measure, each figure beside a yardstick from the same run: `python -m benchmarks.queue`."""

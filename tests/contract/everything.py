@@ -1,0 +1,89 @@
+"""One run through every act of the queue, for tests of what holds of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fairlane.clock import ManualClock
+from fairlane.model import JobError, Limits, Policy, Usage
+from fairlane.queue.engine import Queue
+from tests.contract.acts import REFUSED, open_backend, set_gate, spec, take, take_one
+
+TIMEOUT = JobError("timeout", "It took too long.")
+
+
+async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
+    """Does one act after the other in two new pools, with what each may find; yields the name of the next before it."""
+    yield "open"
+    pool = await queue.pools.open("all/acts:{1}", Policy(fairness="tokens"))
+    target = await queue.pools.open("all/acts:{2}", Policy())
+    yield "set_backend"
+    await open_backend(queue, pool, "b1", 100)
+    yield "set_limits"
+    await queue.set_limits(pool, "ann", Limits(2, 50, 6000, 10**6, 90))
+    await queue.set_limits(pool, "fast", Limits(requests_per_minute=6))
+    yield "submit"
+    specs = [spec(max_attempts=1, idempotency_key=f"k{n}", deadline_ms=50_000, batch_id="b") for n in range(8)]
+    specs += [spec("bob", "flex", deadline_ms=200), spec("bob", "flex", delay_ms=100), spec("fast"), spec("fast")]
+    answers = [*await queue.submit_many(pool, specs), await queue.submit(pool, specs[0])]
+    ids = [answer.id for answer in answers if not isinstance(answer, Exception)]
+    assert len(ids) == 13
+    yield "acquire"
+    leases = await queue.acquire(pool, "d", 1, 20)
+    assert await queue.acquire(pool, "d", 1, 20) == leases
+    good, bad, dead, lost, cancelled, back, *_ = [lease for lease in leases if lease.tenant == "ann"]
+    yield "renew"
+    await queue.renew(pool, leases)
+    yield "settle"
+    await queue.settle(pool, good, "succeeded", status=200, result=b"1", usage=Usage(3, 4))
+    await queue.settle(pool, bad, "failed", error=TIMEOUT)
+    yield "retry"
+    assert await queue.retry(pool, dead, REFUSED, delay_ms=5) == "failed"
+    yield "cancel"
+    await queue.cancel(cancelled.id)
+    yield "release"
+    await queue.release(pool, cancelled)
+    await queue.release(pool, back)
+    yield "requeue"
+    await queue.requeue(dead.id)
+    yield "retier"
+    assert await queue.retier(pool, [dead.id, back.id], "flex") == [None, None]
+    for scope in ({}, {"tier": "flex"}, {"tenant": "ann"}):
+        yield "pause"
+        await queue.pause(pool, **scope)
+        yield "resume"
+        await queue.resume(pool, **scope)
+    yield "sweep"
+    await queue.submit_many(pool, [spec("cho", "batch", deadline_ms=1), spec("cho", "batch", delay_ms=1)])
+    clock.advance(30_000)
+    swept = await queue.sweep(pool)
+    assert (swept.lost >= 1, swept.due, swept.expired) == (True, 2, 1)
+    assert (await queue.inspect.job(lost.id)).dead
+    yield "move"
+    (moved,) = [(await queue.submit(pool, spec("dee"))).id]
+    await queue.move(moved, target)
+    yield "move back"
+    await queue.move(moved, pool)
+    await queue.move(moved, target)
+    yield "sweep moves"
+    clock.advance(pool.policy.result_ttl_ms)
+    assert (await queue.sweep(pool)).moved == 1
+    yield "observe"
+    await set_gate(queue, pool, "b1", 0)
+    assert await take(queue, pool) == []
+    yield "explain"
+    await queue.inspect.explain(moved)
+    yield "inspect"
+    await queue.inspect.overview(pool)
+    for tier in pool.policy.tiers:
+        await queue.inspect.line(pool, tier, "ann")
+        await queue.inspect.tenants(pool, tier)
+    for index in ("leased", "delayed", "done", "dead"):
+        await queue.inspect.index(pool, index)
+    yield "cancel what was moved"
+    assert await queue.cancel(moved) == "cancelled"
+    yield "drain a backend"
+    for act in ("drain", "undrain", "down"):
+        await queue.set_backend(pool, "b1", act)
+    await set_gate(queue, pool, "b1", 100)
+    assert (await take_one(queue, pool)).backend == "b1"

@@ -1,0 +1,288 @@
+"""Moving jobs to another pool, in three steps that anyone may finish; a job keeps its id and its age."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fairlane.clock import ManualClock
+from fairlane.errors import IllegalTransition, NotFound, UnknownTier
+from fairlane.model import Policy
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from tests.contract.acts import (
+    REFUSED,
+    another_process,
+    finish,
+    ids_of,
+    open_backend,
+    spec,
+    state_of,
+    submit,
+    take,
+    take_one,
+)
+from tests.contract.invariants import raw_state
+
+pytestmark = pytest.mark.usefixtures("invariants")
+
+TAKE_OVER_MS = 10_000
+Touch = Callable[[Queue, str], Awaitable[object]]
+# What brings a move to its end that broke off: the sweeper, or whoever touches the job next.
+TOUCHES: dict[str, Touch] = {
+    "read": lambda queue, id_: queue.inspect.job(id_),
+    "explain": lambda queue, id_: queue.inspect.explain(id_),
+    "cancel": lambda queue, id_: queue.cancel(id_),
+}
+
+
+class Crash(Exception):
+    """A process dies between two steps of a move."""
+
+
+def before(queue: Queue, step: str, act: Callable[[], Awaitable[None]]) -> None:
+    """Does `act` when this process is about to take `step` for the first time."""
+    run = queue._store.run
+
+    async def until(name: str, *args: Any, **options: Any) -> Any:
+        if name == step:
+            queue._store.run = run
+            await act()
+        return await run(name, *args, **options)
+
+    queue._store.run = until
+
+
+async def break_off(queue: Queue, job_id: str, target: Pool, step: str) -> None:
+    async def die() -> None:
+        raise Crash
+
+    dying = another_process(queue)
+    before(dying, step, die)
+    with pytest.raises(Crash):
+        await dying.move(job_id, target)
+
+
+@pytest.fixture
+async def target(queue: Queue) -> Pool:
+    made = await queue.pools.open("mistral", Policy())
+    await open_backend(queue, made, "m1", 1000)
+    return made
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000], ids=["queued", "delayed"])
+async def test_a_job_moves_whole(queue: Queue, pool: Pool, target: Pool, clock: ManualClock, delay_ms: int) -> None:
+    given = spec(tier="flex", body=b"\xff\x00", head=b'{"a":1}', deadline_ms=90_000, delay_ms=delay_ms, max_attempts=5)
+    id_ = (await queue.submit(pool, given)).id
+    before = await queue.inspect.job(id_)
+    clock.advance(5000)
+    await queue.move(id_, target)
+    after = await queue.inspect.job(id_)
+    assert (before.pool, after.pool) == ("llama", "mistral")
+    for name in ("id", "tenant", "tier", "state", "created_at_ms", "not_before_ms", "deadline_at_ms", "body", "head"):
+        assert getattr(after, name) == getattr(before, name)
+    clock.advance(delay_ms)
+    await queue.sweep(target)
+    assert await take(queue, pool) == []
+    lease = await take_one(queue, target)
+    assert (lease.id, lease.backend, lease.body, lease.max_attempts) == (id_, "m1", b"\xff\x00", 5)
+    assert lease.arrived_at_ms == before.created_at_ms
+    assert await queue.settle(target, lease, "succeeded", result=b"1") == "succeeded"
+    assert (await queue.inspect.job(id_)).result == b"1"
+
+
+async def test_a_job_moves_with_its_attempts(queue: Queue, pool: Pool, target: Pool) -> None:
+    (id_,) = await submit(queue, pool, max_attempts=2)
+    first = await take_one(queue, pool)
+    await queue.retry(pool, first, REFUSED, delay_ms=0)
+    await queue.move(id_, target)
+    second = await take_one(queue, target)
+    assert second.attempt == 2
+    assert second.token > first.token
+    await queue.retry(target, second, REFUSED, delay_ms=0)
+    job = await queue.inspect.job(id_)
+    assert (job.dead, [attempt.backend for attempt in job.attempts]) == (True, ["b1", "m1"])
+
+
+async def test_a_moved_job_expires_where_it_is(queue: Queue, pool: Pool, target: Pool, clock: ManualClock) -> None:
+    (id_,) = await submit(queue, pool, deadline_ms=1000)
+    await queue.move(id_, target)
+    clock.advance(1000)
+    assert (await queue.sweep(pool)).expired == 0
+    assert (await queue.sweep(target)).expired == 1
+    assert await state_of(queue, id_) == "expired"
+
+
+async def test_all_acts_find_a_job_that_was_moved(queue: Queue, pool: Pool, target: Pool) -> None:
+    cancelled, dead = await submit(queue, pool, n=2, max_attempts=1)
+    for id_ in (cancelled, dead):
+        await queue.move(id_, target)
+    assert await queue.cancel(cancelled) == "cancelled"
+    assert (await queue.inspect.explain(dead)).state == "queued"
+    await queue.retry(target, await take_one(queue, target), REFUSED, delay_ms=0)
+    assert await queue.requeue(dead) == "queued"
+    assert ids_of(await take(queue, target)) == [dead]
+
+
+@pytest.mark.parametrize("step", ["arrive", "leave_stub"])
+@pytest.mark.parametrize("touch", ["sweep", *TOUCHES])
+async def test_a_move_that_broke_off_is_finished(
+    queue: Queue, pool: Pool, target: Pool, clock: ManualClock, step: str, touch: str
+) -> None:
+    (id_,) = await submit(queue, pool)
+    await break_off(queue, id_, target, step)
+    assert await raw_state(queue, pool, id_) == "moving"
+    someone = another_process(queue)
+    if touch == "sweep":
+        clock.advance(TAKE_OVER_MS - 1)
+        assert (await someone.sweep(pool)).moved == 0
+        clock.advance(1)
+        assert (await someone.sweep(pool)).moved == 1
+    else:
+        await TOUCHES[touch](someone, id_)
+    assert await raw_state(queue, pool, id_) == "moved"
+    expected = "cancelled" if touch == "cancel" else "queued"
+    assert await raw_state(queue, target, id_) == expected
+    assert ids_of(await take(queue, target, 9)) == ([] if touch == "cancel" else [id_])
+    assert await take(queue, pool, 9) == []
+
+
+async def test_a_move_that_has_not_begun_leaves_the_job_where_it_is(queue: Queue, pool: Pool, target: Pool) -> None:
+    (id_,) = await submit(queue, pool)
+    await break_off(queue, id_, target, "depart")
+    assert ids_of(await take(queue, pool)) == [id_]
+
+
+@pytest.mark.parametrize("step", ["arrive", "leave_stub"])
+async def test_a_move_may_be_repeated_after_it_broke_off(queue: Queue, pool: Pool, target: Pool, step: str) -> None:
+    (id_,) = await submit(queue, pool)
+    await break_off(queue, id_, target, step)
+    for _ in range(2):
+        await queue.move(id_, target)
+    assert ids_of(await take(queue, target, 9)) == [id_]
+
+
+@pytest.mark.parametrize("step", ["arrive", "leave_stub"])
+async def test_a_move_that_broke_off_is_finished_before_the_next_begins(
+    queue: Queue, pool: Pool, target: Pool, step: str
+) -> None:
+    elsewhere = await queue.pools.open("qwen", Policy())
+    (id_,) = await submit(queue, pool)
+    await break_off(queue, id_, target, step)
+    await queue.move(id_, elsewhere)
+    assert (await queue.inspect.job(id_)).pool == "qwen"
+    assert await raw_state(queue, target, id_) == "moved"
+
+
+async def test_of_two_moves_to_different_pools_the_later_one_is_told(queue: Queue, pool: Pool, target: Pool) -> None:
+    (id_,) = await submit(queue, pool)
+    late = another_process(queue)
+    elsewhere = await queue.pools.open("qwen", Policy())
+    before(late, "depart", lambda: break_off(queue, id_, target, "arrive"))
+    with pytest.raises(IllegalTransition, match="mistral"):
+        await late.move(id_, elsewhere)
+    assert (await queue.inspect.job(id_)).pool == "mistral"
+
+
+async def test_two_may_move_one_job_at_once(queue: Queue, pool: Pool, target: Pool) -> None:
+    ids = await submit(queue, pool, n=5)
+    await asyncio.gather(*(another_process(queue).move(id_, target) for id_ in ids for _ in range(4)))
+    assert sorted(ids_of(await take(queue, target, 20))) == sorted(ids)
+
+
+async def test_a_copy_that_comes_late_changes_nothing(
+    queue: Queue, pool: Pool, target: Pool, clock: ManualClock
+) -> None:
+    """It had arrived, ran and was settled there before the one who moved it went on."""
+    (id_,) = await submit(queue, pool)
+    await break_off(queue, id_, target, "leave_stub")
+    await finish(queue, target, [await take_one(queue, target)])
+    clock.advance(TAKE_OVER_MS)
+    await queue.sweep(pool)
+    assert await state_of(queue, id_) == "succeeded"
+    assert await take(queue, target) == []
+
+
+async def test_a_job_can_go_there_and_back_again(queue: Queue, pool: Pool, target: Pool) -> None:
+    (id_,) = await submit(queue, pool)
+    for _ in range(6):
+        await queue.move(id_, target)
+        assert (await queue.inspect.job(id_)).pool == "mistral"
+        await queue.move(id_, pool)
+        assert (await queue.inspect.job(id_)).pool == "llama"
+    assert ids_of(await take(queue, pool, 9)) == [id_]
+    assert await take(queue, target, 9) == []
+
+
+@pytest.mark.parametrize("step", ["arrive", "leave_stub"])
+async def test_a_way_back_that_broke_off_is_finished(
+    queue: Queue, pool: Pool, target: Pool, clock: ManualClock, step: str
+) -> None:
+    (id_,) = await submit(queue, pool)
+    await queue.move(id_, target)
+    await break_off(queue, id_, pool, step)
+    clock.advance(TAKE_OVER_MS)
+    assert (await queue.sweep(target)).moved == 1
+    assert (await queue.inspect.job(id_)).pool == "llama"
+    assert ids_of(await take(queue, pool, 9)) == [id_]
+
+
+async def test_a_job_may_go_through_many_pools(queue: Queue, pool: Pool) -> None:
+    (id_,) = await submit(queue, pool)
+    for n in range(6):
+        await queue.move(id_, await queue.pools.open(f"pool{n}", Policy()))
+    fresh = another_process(queue)
+    assert (await fresh.inspect.job(id_)).pool == "pool5"
+    assert await fresh.cancel(id_) == "cancelled"
+
+
+async def test_a_move_to_where_it_is_changes_nothing(queue: Queue, pool: Pool, target: Pool) -> None:
+    ids = await submit(queue, pool, n=2)
+    await queue.move(ids[0], pool)
+    assert ids_of(await take(queue, pool, 2)) == ids
+
+
+async def test_what_may_not_move_is_refused(queue: Queue, pool: Pool, target: Pool) -> None:
+    narrow = await queue.pools.open("narrow", Policy(tiers=("flex",)))
+    await submit(queue, pool, n=2)
+    leased, done = await take(queue, pool, 2)
+    await finish(queue, pool, [done])
+    (batch,) = await submit(queue, pool, batch_id="batch_1")
+    for id_ in (leased.id, done.id, batch):
+        with pytest.raises(IllegalTransition):
+            await queue.move(id_, target)
+    (id_,) = await submit(queue, pool)
+    with pytest.raises(UnknownTier):
+        await queue.move(id_, narrow)
+    for place in (pool, target):
+        with pytest.raises(NotFound):
+            await queue.move(f"job_{pool.code}77aaaaaaaaaaaa", place)
+    assert ids_of(await take(queue, pool, 9)) == [batch, id_]
+    assert await queue.retier(pool, [batch], "flex") != [None], "it runs now"
+
+
+@pytest.mark.parametrize("policy", [Policy(result_ttl_ms=60_000)], indirect=True, ids=["short"])
+async def test_a_stub_is_kept_while_its_job_is_there_and_no_longer(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
+    target = await queue.pools.open("mistral", Policy(result_ttl_ms=1))
+    await open_backend(queue, target, "m1", 9)
+    (id_,) = await submit(queue, pool)
+    await queue.move(id_, target)
+    clock.advance(60_000)
+    assert (await queue.sweep(pool)).moved == 1
+    assert (await queue.inspect.job(id_)).state == "queued"
+    assert (await queue.sweep(pool)).next_at_ms == clock.now_ms() + 60_000
+    await finish(queue, target, [await take_one(queue, target)])
+    while await raw_state(queue, target, id_) is not None:
+        pass
+    assert await raw_state(queue, pool, id_) == "moved"
+    clock.advance(60_000)
+    await queue.sweep(pool)
+    assert await raw_state(queue, pool, id_) is None
+    assert (await queue.sweep(pool)).next_at_ms is None
+    with pytest.raises(NotFound):
+        await queue.inspect.job(id_)

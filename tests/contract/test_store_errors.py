@@ -1,0 +1,182 @@
+"""When Redis is down, frozen, busy, forbidden or of another version: a clear error, in time, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fairlane.errors import FairlaneError, SchemaMismatch, StoreFull, StoreUnavailable, StoreUnsuitable
+from fairlane.model import Policy
+from fairlane.queue import keys
+from fairlane.queue.connection import connect
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from tests.contract.acts import open_backend, spec, submit, take
+from tests.contract.answering import deaf_server, refusing_server
+from tests.servers import ValkeyServer
+
+TIMEOUT_S = 0.3
+SOON_S = 3 * TIMEOUT_S  # an answer within the timeout, on a machine that is busy
+UNSEEN = Pool("llama", "aaaa", keys.prefix("fl", "aaaa"), Policy())
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def opened(url: str, **options: float) -> AsyncIterator[Queue]:
+    made = Queue(connect(url, **options))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def fails_in_time(queue: Queue, pool: Pool) -> None:
+    """Every kind of act says that Redis is unavailable, soon, and when to try again."""
+    for act in (
+        lambda: queue.submit(pool, spec()),
+        lambda: queue.acquire(pool, "d", 1, 1),
+        lambda: queue.sweep(pool),
+        lambda: queue.inspect.overview(pool),
+        lambda: queue.inspect.job(f"job_{pool.code}1aaaaaaaaaaaa"),
+    ):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable) as raised:
+            await act()
+        assert time.monotonic() - began < SOON_S
+        assert raised.value.retryable
+        assert raised.value.retry_after
+
+
+async def test_a_server_that_is_not_there_is_told_in_time() -> None:
+    async with opened("redis://127.0.0.1:1", timeout_s=TIMEOUT_S) as queue:
+        await fails_in_time(queue, UNSEEN)
+
+
+async def test_a_host_that_does_not_answer_is_told_in_time() -> None:
+    with deaf_server() as url:
+        async with opened(url, timeout_s=TIMEOUT_S) as queue:
+            await fails_in_time(queue, UNSEEN)
+
+
+async def test_a_server_that_went_down_is_told_in_time() -> None:
+    with ValkeyServer() as server:
+        async with opened(server.url, timeout_s=TIMEOUT_S) as queue:
+            pool = await queue.pools.open("llama", Policy())
+            server.kill()
+            await fails_in_time(queue, pool)
+
+
+async def test_a_server_that_froze_is_told_in_time_and_needs_no_restart() -> None:
+    """Case 18."""
+    with ValkeyServer() as server:
+        async with opened(server.url, timeout_s=TIMEOUT_S) as queue:
+            pool = await queue.pools.open("llama", Policy())
+            await open_backend(queue, pool, "b1", 9)
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                await fails_in_time(queue, pool)
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            waiting = (await queue.inspect.overview(pool)).tiers[1].depth
+            await submit(queue, pool)
+            assert len(await take(queue, pool, 9)) == waiting + 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("READONLY You can't write against a read only replica.", StoreUnavailable),
+        ("BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", StoreUnavailable),
+        ("LOADING Redis is loading the dataset in memory", StoreUnavailable),
+        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", StoreUnavailable),
+        ("NOREPLICAS Not enough good replicas to write.", StoreUnavailable),
+        ("MISCONF Redis is configured to save RDB snapshots, but it is unable to persist on disk.", StoreUnavailable),
+        ("CLUSTERDOWN The cluster is down", StoreUnavailable),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable),
+        ("ERR max number of clients reached", StoreUnavailable),
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+        (
+            "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed",
+            StoreFull,
+        ),
+        ("NOPERM this user has no permissions to run the 'evalsha' command", StoreUnsuitable),
+        ("NOAUTH Authentication required.", StoreUnsuitable),
+        ("ERR unknown command 'EVALSHA'", StoreUnsuitable),
+        ("MOVED 3999 127.0.0.1:6381", StoreUnsuitable),
+    ],
+)
+async def test_what_redis_says_becomes_an_error_that_says_whether_to_try_again(
+    answer: str, error: type[FairlaneError]
+) -> None:
+    async with refusing_server(answer) as url, opened(url) as queue:
+        for act in (
+            lambda: queue.acquire(UNSEEN, "d", 1, 1),
+            lambda: queue.sweep(UNSEEN),
+            lambda: queue.submit(UNSEEN, spec()),
+        ):
+            with pytest.raises(FairlaneError) as raised:
+                await act()
+            assert type(raised.value) is error
+            assert raised.value.retryable == (error is not StoreUnsuitable)
+            assert bool(raised.value.retry_after) == raised.value.retryable
+
+
+async def test_a_server_that_is_busy_with_somebodys_script_is_told_as_unavailable() -> None:
+    with ValkeyServer("--busy-reply-threshold", "1") as server:
+        async with opened(server.url) as queue:
+            pool = await queue.pools.open("llama", Policy())
+            await queue.sweep(pool)
+            with server.client() as client, server.client() as intruder:
+                intruder.connection_pool.get_connection().send_command("EVAL", "while true do end", "0")
+                while not await is_unavailable(queue, pool):
+                    pass
+                client.script_kill()
+                while await is_unavailable(queue, pool):
+                    pass
+
+
+async def is_unavailable(queue: Queue, pool: Pool) -> bool:
+    try:
+        await queue.sweep(pool)
+    except StoreUnavailable:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("rules", [["-eval", "-evalsha"], ["-@scripting"], ["-zadd"], ["-publish"]])
+async def test_a_server_that_forbids_what_the_queue_needs_is_told_as_unsuitable(
+    shared: ValkeyServer, rules: list[str]
+) -> None:
+    """Case 19: nothing is silently off."""
+    async with opened(shared.url) as queue:
+        pool = await queue.pools.open("llama", Policy())
+        await open_backend(queue, pool, "b1", 9)
+    with shared.client() as client:
+        client.execute_command("ACL SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", *rules)
+    async with opened(f"redis://limited:secret@127.0.0.1:{shared.port}") as queue:
+        with pytest.raises(StoreUnsuitable, match="fairlane doctor"):
+            await queue.submit(pool, spec())
+    async with opened(f"redis://limited:wrong@127.0.0.1:{shared.port}") as queue:
+        with pytest.raises(StoreUnsuitable):
+            await queue.submit(pool, spec())
+
+
+async def test_data_of_another_schema_is_refused_at_the_start(shared: ValkeyServer) -> None:
+    with shared.client() as client:
+        client.hset(keys.schema("newer"), mapping={"schema": 99, "scripts": 1})
+        client.hset(keys.schema("other"), mapping={"scripts": 99})
+    for namespace in ("newer", "other"):
+        with pytest.raises(SchemaMismatch, match="99"):
+            await Queue.open(shared.url, namespace=namespace)
+    for _ in range(2):
+        await (await Queue.open(shared.url, namespace="mine")).close()

@@ -1,0 +1,124 @@
+"""Redis has a bound, and so has what Fairlane keeps there: when it is full, what was accepted stays and drains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fairlane.errors import FairlaneError, StoreFull
+from fairlane.model import JobError, Lease, Policy
+from fairlane.queue.connection import connect
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from tests.contract.acts import NOTHING_COUNTED, open_backend, spec, take_one
+from tests.contract.invariants import check_invariants, note_finished
+from tests.servers import RedisServer, Server, ValkeyServer, redis_binary
+
+SERVERS = [
+    pytest.param(ValkeyServer, id="valkey"),
+    pytest.param(
+        RedisServer,
+        id="redis",
+        marks=pytest.mark.skipif(
+            redis_binary() is None, reason="redis-server is not installed; `make check` requires it"
+        ),
+    ),
+]
+SPARE_BYTES = 1 << 20
+TIMEOUT = JobError("timeout", "It took too long.")
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with request.param() as started:
+        yield started
+
+
+async def fill(queue: Queue, pool: Pool) -> list[str]:
+    """Submits jobs until Redis takes no more; returns those that it took."""
+    ids: list[str] = []
+    while True:
+        for answer in await queue.submit_many(pool, [spec(f"t{n}", body=b"x" * 2000) for n in range(10)]):
+            if isinstance(answer, StoreFull):
+                assert answer.retry_after
+                return ids
+            assert not isinstance(answer, FairlaneError)
+            ids.append(answer.id)
+
+
+async def test_a_full_server_refuses_new_jobs_and_lets_go_on_what_it_has(server: Server) -> None:
+    """Case 27."""
+    queue = Queue(connect(server.url))
+    pool = await queue.pools.open("llama", Policy())
+    await open_backend(queue, pool, "b1", 1000)
+    with server.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + SPARE_BYTES)
+    ids = await fill(queue, pool)
+    assert len(ids) > 100
+    result = b"y" * 4000
+
+    async def end(lease: Lease, way: int) -> None:
+        match way:
+            case 0 if lease.token < 3:
+                await queue.release(pool, lease)
+            case 1:
+                await queue.retry(pool, lease, TIMEOUT, delay_ms=0, result=result)
+            case 2:
+                assert await queue.cancel(lease.id) == "cancelled"
+                assert await queue.renew(pool, [lease]) == ["cancelled"]
+                await queue.release(pool, lease)
+            case _:
+                await queue.settle(pool, lease, "succeeded", status=200, result=result)
+
+    call = 0
+    while leases := await queue.acquire(pool, "d", call := call + 1, 20):
+        assert await queue.renew(pool, leases) == ["ok"] * len(leases)
+        for n, lease in enumerate(leases):
+            await end(lease, n)
+        await queue.sweep(pool)
+        await queue.observe(pool, "b1", {}, counted=NOTHING_COUNTED)
+        with pytest.raises(StoreFull):
+            await queue.submit(pool, spec(body=b"x" * 2000))
+    for id_ in ids:
+        assert (await queue.inspect.job(id_)).finished_at_ms
+    await check_invariants(queue, pool)
+    with server.client() as client:
+        client.config_set("maxmemory", 0)
+    await queue.submit(pool, spec())
+    await queue.close()
+
+
+async def test_on_a_full_server_the_rest_goes_on_too(server: Server) -> None:
+    queue = Queue(connect(server.url))
+    pool = await queue.pools.open("llama", Policy())
+    await open_backend(queue, pool, "b1", 1000)
+    with server.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + SPARE_BYTES)
+    queued, delayed, *_ = await fill(queue, pool)
+    for scope in ({}, {"tier": "flex"}, {"tenant": "t1"}):
+        assert await queue.pause(pool, **scope)
+        assert await queue.resume(pool, **scope)
+    await queue.set_backend(pool, "b1", "down")
+    await queue.set_backend(pool, "b1", "undrain")
+    assert await queue.retier(pool, [queued, delayed], "flex") == [None, None]
+    assert await queue.cancel(queued) == "cancelled"
+    assert await queue.cancel(delayed) == "cancelled"
+    dead: list[str] = []
+    while not dead:
+        lease = await take_one(queue, pool)
+        if await queue.retry(pool, lease, TIMEOUT, delay_ms=0) == "failed":
+            dead.append(lease.id)
+    assert await queue.requeue(dead[0]) == "queued"
+    await check_invariants(queue, pool)
+    await queue.close()
+
+
+@pytest.mark.parametrize("store", ["valkey", "redis", "cluster"], indirect=True)
+async def test_the_list_of_finished_jobs_stays_bounded(queue: Queue, pool: Pool) -> None:
+    """Case 27."""
+    await note_finished(queue, pool, 12_345)
+    await queue.sweep(pool)
+    _, cursor = await queue.inspect.index(pool, "done", 9_000, limit=1000)
+    assert cursor is not None
+    assert await queue.inspect.index(pool, "done", cursor) == ([], None)

@@ -1,0 +1,336 @@
+"""The scheduler in plain Python: what the scripts promise, short enough to be read beside them.
+
+No Redis, no ids, no payloads. A line is what sorting the queued jobs by seq gives; a ring is the tenants that may run.
+Only what has a memory is stored: virtual times, clocks, the valve, rates, leases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fairlane.model import Limits, Policy, TierGate
+
+MILLION = 1_000_000
+BURST_US = 5_000_000
+
+
+@dataclass
+class OracleJob:
+    name: str
+    tenant: str
+    tier: str
+    seq: int
+    at: int
+    input: int
+    output: int
+    boost: int
+    most: int
+    state: str
+    due: int | None = None
+    deadline: int | None = None
+    tries: int = 0
+    token: int = 0
+    dead: bool = False
+    backend: str = ""
+    charged: int = 0
+    lease_until: int | None = None  # not None while a lease counts, whatever the state
+
+    @property
+    def tokens(self) -> int:
+        return self.input + 2 * self.output
+
+
+@dataclass
+class OracleTenant:
+    limits: Limits = field(default_factory=Limits)
+    paused: bool = False
+    requests_at: int = 0
+    tokens_at: int = 0
+    held_until: float | None = None  # None: it may run
+
+
+@dataclass
+class OracleBackend:
+    gates: dict[str, TierGate] = field(default_factory=dict)
+    fresh_at: int = 0
+    status: str = "up"
+
+
+@dataclass
+class OracleTier:
+    clock: int = 0
+    since: int | None = None
+    paused: bool = False
+    v: dict[str, int] = field(default_factory=dict)  # every tenant's virtual time; `runnable` says who is in the ring
+    runnable: set[str] = field(default_factory=set)
+
+
+class Oracle:
+    def __init__(self, policy: Policy, now: int) -> None:
+        self.policy = policy
+        self.now = now
+        self.jobs: dict[str, OracleJob] = {}
+        self.tenants: dict[str, OracleTenant] = {}
+        self.tiers = {tier: OracleTier() for tier in policy.tiers}
+        self.backends: dict[str, OracleBackend] = {}
+        self.paused = False
+        self.seq = self.valve = self.valved_at = 0
+
+    # --- what follows from the jobs -----------------------------------------------------------------------------------
+
+    def line(self, tier: str, tenant: str) -> list[OracleJob]:
+        queued = (j for j in self.jobs.values() if (j.state, j.tier, j.tenant) == ("queued", tier, tenant))
+        return sorted(queued, key=lambda job: job.seq)
+
+    def waiting(self, tenant: str | None = None) -> int:
+        return sum(j.state in ("queued", "delayed") and tenant in (None, j.tenant) for j in self.jobs.values())
+
+    def inflight(self, *, tenant: str | None = None, backend: str | None = None) -> int:
+        leased = (j for j in self.jobs.values() if j.lease_until is not None)
+        return sum(tenant in (None, j.tenant) and backend in (None, j.backend) for j in leased)
+
+    def cost(self, tenant: str, tokens: int) -> int:
+        units = 1000 * tokens if self.policy.fairness == "tokens" else MILLION
+        return math.floor(units / self.tenants[tenant].limits.weight)
+
+    def boost(self, expected_ms: int) -> int:
+        """b(γ, w) = (1/γ)·ln(1/(1 − e^(−γw))), capped, in ms."""
+        gamma = self.policy.gamma / 1000
+        if gamma <= 0:
+            return 0
+        short = 1 - math.exp(-min(50, gamma * max(1, expected_ms)))
+        return math.floor(min(self.policy.boost_max_ms, math.log(1 / short) / gamma))
+
+    def score(self, tier: str, tenant: str) -> int:
+        """The place in the ring: virtual time less the credit of the head, at most one turn."""
+        head = self.line(tier, tenant)[0]
+        share = min(1, head.boost / self.policy.boost_max_ms)
+        return self.tiers[tier].v[tenant] - math.floor(share * self.cost(tenant, head.tokens))
+
+    def hold_of(self, name: str) -> float | None:
+        tenant, limits = self.tenants[name], self.tenants[name].limits
+        if tenant.paused or (limits.max_inflight is not None and self.inflight(tenant=name) >= limits.max_inflight):
+            return math.inf
+        rpm, tpm = limits.requests_per_minute, limits.tokens_per_minute
+        requests = tenant.requests_at - max(0, BURST_US - 60 * MILLION // rpm) if rpm else 0
+        tokens = tenant.tokens_at - BURST_US if tpm else 0
+        until = math.ceil(max(requests, tokens) / 1000)
+        return until if until > self.now else None
+
+    # --- who may run --------------------------------------------------------------------------------------------------
+
+    def seat(self, tenant: str) -> None:
+        """Puts the tenant into the rings where it may run and out of the others; call it after anything changed."""
+        for name, tier in self.tiers.items():
+            may = bool(self.line(name, tenant)) and self.tenants[tenant].held_until is None
+            if may and tenant not in tier.runnable:
+                tier.runnable.add(tenant)
+                tier.v[tenant] = max(tier.v.get(tenant, 0), tier.clock)
+            elif not may:
+                tier.runnable.discard(tenant)
+            self.start_wait(tier)
+
+    def start_wait(self, tier: OracleTier) -> None:
+        runs = bool(tier.runnable) and not tier.paused and not self.paused
+        tier.since = None if not runs else self.now if tier.since is None else tier.since
+
+    def place(self, tenant: str) -> None:
+        self.tenants[tenant].held_until = self.hold_of(tenant)
+        self.seat(tenant)
+
+    def charge_rates(self, name: str, requests: int, tokens: int) -> None:
+        tenant, limits, now_us = self.tenants[name], self.tenants[name].limits, self.now * 1000
+        if rpm := limits.requests_per_minute:
+            tenant.requests_at = max(tenant.requests_at, now_us) + math.floor(requests * 60 * MILLION / rpm)
+        if tpm := limits.tokens_per_minute:
+            tenant.tokens_at = max(tenant.tokens_at, now_us) + math.floor(tokens * 60 * MILLION / tpm)
+
+    def correct(self, job: OracleJob, by: int) -> None:
+        tier = self.tiers[job.tier]
+        if by and job.tenant in tier.runnable:
+            tier.v[job.tenant] += by
+        elif by:
+            tier.v[job.tenant] = max(tier.v.get(job.tenant, 0), tier.clock) + by
+
+    # --- acts ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, name: str, job: OracleJob) -> str:
+        tenant = self.tenants.setdefault(job.tenant, OracleTenant())
+        most = tenant.limits.max_waiting
+        if self.waiting() >= self.policy.max_waiting_pool:
+            return "full"
+        if self.waiting(job.tenant) >= (self.policy.max_waiting_tenant if most is None else most):
+            return "full"
+        self.seq += 1
+        job.seq = self.seq
+        self.jobs[name] = job
+        self.seat(job.tenant)
+        return job.state
+
+    def limit(self, backend: OracleBackend, tier: str) -> int:
+        if backend.status != "up":
+            return 0
+        gate = backend.gates.get(tier, TierGate(1, 1))
+        return gate.fallback if self.now - backend.fresh_at > self.policy.stale_ms else gate.limit
+
+    def open_backend(self, tier: str) -> str | None:
+        room = {n: self.limit(b, tier) - self.inflight(backend=n) for n, b in sorted(self.backends.items())}
+        best = max(room, key=lambda name: room[name], default=None)
+        return best if best is not None and room[best] > 0 else None
+
+    def turns(self) -> Iterator[tuple[str, str]]:
+        """The tier and backend of each pop of one acquire, as long as there are any."""
+        names, served, shut = list(self.tiers), set[str](), set[str]()
+        while True:
+            waits = {n: self.now - t.since for n, t in self.tiers.items() if t.since is not None and n not in served}
+            late = max(waits, key=lambda n: waits[n], default=None)
+            if late is not None and waits[late] < self.policy.valve_ms:
+                late = None
+            share = min(MILLION / 4, MILLION * waits[late] // (16 * self.policy.valve_ms)) if late else 0
+            due = self.valve + share if late else 0
+            if late and due >= MILLION and (backend := self.open_backend(names[0])):
+                self.valve, self.valved_at = due - MILLION, self.now
+                yield late, backend
+                continue
+            for tier in (n for n in names if self.tiers[n].since is not None and n not in shut):
+                if backend := self.open_backend(tier):
+                    served.add(tier)
+                    self.valve = min(due, MILLION)
+                    self.tiers[tier].since = self.now
+                    yield tier, backend
+                    break
+                shut.add(tier)
+            else:
+                if not late or self.now - self.valved_at < self.policy.valve_ms / 16:
+                    return
+                if not (backend := self.open_backend(names[0])):
+                    return
+                self.valved_at = self.now
+                yield late, backend
+
+    def acquire(self, n: int) -> list[tuple[str, str]]:
+        taken: list[tuple[str, str]] = []
+        turns = self.turns()
+        while len(taken) < n and (turn := next(turns, None)):
+            tier, backend = turn
+            taken.append((self.pop(tier, backend), backend))
+        return taken
+
+    def pop(self, tier: str, backend: str) -> str:
+        ring = self.tiers[tier]
+        tenant = min(ring.runnable, key=lambda name: (self.score(tier, name), name))
+        job = self.line(tier, tenant)[0]
+        job.state, job.backend, job.lease_until = "leased", backend, self.now + self.policy.lease_ms
+        job.tries, job.token, job.charged = job.tries + 1, job.token + 1, self.cost(tenant, job.tokens)
+        ring.clock = max(ring.clock, ring.v[tenant])
+        ring.v[tenant] += job.charged
+        self.charge_rates(tenant, 1, job.input + job.output)
+        self.place(tenant)
+        return job.name
+
+    def end_lease(self, job: OracleJob, *, usage: tuple[int, int] | None = None, refund: bool = False) -> None:
+        if usage:
+            if self.policy.fairness == "tokens":
+                self.correct(job, self.cost(job.tenant, usage[0] + 2 * usage[1]) - job.charged)
+            self.charge_rates(job.tenant, 0, sum(usage) - job.input - job.output)
+        if refund:
+            self.correct(job, -job.charged)
+            self.charge_rates(job.tenant, -1, -(job.input + job.output))
+        job.lease_until = None
+        self.place(job.tenant)
+
+    def wait_again(self, job: OracleJob, due: int | None = None) -> str:
+        job.state, job.due = ("queued", job.due) if due is None else ("delayed", due)
+        self.seat(job.tenant)
+        return job.state
+
+    def settle(self, job: OracleJob, state: str, usage: tuple[int, int] | None) -> str:
+        self.end_lease(job, usage=usage)
+        if job.state == "leased":
+            job.state = state
+        return job.state
+
+    def retry(self, job: OracleJob, delay: int, usage: tuple[int, int] | None) -> str:
+        self.end_lease(job, usage=usage)
+        if job.state != "leased":
+            return job.state
+        if job.tries >= job.most:
+            job.state, job.dead = "failed", True
+            return "failed"
+        return self.wait_again(job, self.now + delay if delay else None)
+
+    def release(self, job: OracleJob) -> str:
+        if job.state != "leased":
+            self.end_lease(job)
+            return job.state
+        self.end_lease(job, refund=True)
+        job.tries -= 1
+        return self.wait_again(job)
+
+    def finish(self, job: OracleJob, state: str) -> str:
+        """Cancel or expiry: of a leased job the outcome is written, its lease stays."""
+        if job.state in ("queued", "delayed", "leased"):
+            job.state = state
+            self.seat(job.tenant)
+        return job.state
+
+    def sweep(self) -> None:
+        for job in sorted(
+            (j for j in self.jobs.values() if (j.lease_until or math.inf) <= self.now), key=self.by_lease
+        ):
+            self.end_lease(job)
+            if job.state != "leased":
+                continue
+            job.token += 1
+            if job.tries >= job.most:
+                job.state, job.dead = "failed", True
+            elif job.deadline is not None and job.deadline <= self.now:
+                job.state = "expired"
+            else:
+                self.wait_again(job)
+        for job in self.jobs.values():
+            if job.state in ("queued", "delayed") and job.deadline is not None and job.deadline <= self.now:
+                self.finish(job, "expired")
+        for job in self.jobs.values():
+            if job.state == "delayed" and job.due is not None and job.due <= self.now:
+                self.wait_again(job)
+        for name, tenant in self.tenants.items():
+            if tenant.held_until is not None and tenant.held_until <= self.now:
+                self.place(name)
+
+    @staticmethod
+    def by_lease(job: OracleJob) -> tuple[int, str]:
+        return job.lease_until or 0, job.name
+
+    def retier(self, job: OracleJob, tier: str) -> bool:
+        if job.state not in ("queued", "delayed"):
+            return False
+        job.tier = tier
+        self.seat(job.tenant)
+        return True
+
+    def requeue(self, job: OracleJob) -> bool:
+        if not job.dead:
+            return False
+        self.seq += 1
+        job.seq, job.at, job.tries, job.dead, job.deadline = self.seq, self.now, 0, False, None
+        self.wait_again(job)
+        return True
+
+    def set_limits(self, tenant: str, limits: Limits) -> None:
+        self.tenants.setdefault(tenant, OracleTenant()).limits = limits
+        self.place(tenant)
+
+    def pause_tenant(self, tenant: str, paused: bool) -> None:
+        self.tenants.setdefault(tenant, OracleTenant()).paused = paused
+        self.place(tenant)
+
+    def pause(self, tier: str | None, paused: bool) -> None:
+        if tier is None:
+            self.paused = paused
+        else:
+            self.tiers[tier].paused = paused
+        for each in self.tiers.values():
+            self.start_wait(each)
