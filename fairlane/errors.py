@@ -89,7 +89,7 @@ class StaleCall(FairlaneError):
 
 
 class PayloadTooLarge(FairlaneError):
-    """The body is larger than the limit. Send less, or raise FAIRLANE_MAX_BODY_BYTES."""
+    """The job is larger than the limit. Send less."""
 
     code, status = "payload_too_large", 413
 

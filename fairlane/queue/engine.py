@@ -30,6 +30,7 @@ from fairlane.model import (
 )
 from fairlane.queue import moves, replies
 from fairlane.queue.connection import Client, connect
+from fairlane.queue.gather import Gather
 from fairlane.queue.inspection import Inspection
 from fairlane.queue.pools import Pool, Pools
 from fairlane.queue.replies import MovedAway
@@ -62,6 +63,7 @@ class Queue:
         self._ids = ids or RandomIds()
         self._max_body_bytes = max_body_bytes
         self._store = Store(client, namespace, clock or RedisClock())
+        self._gathers: dict[tuple[str, bool], Gather[JobSpec, Submitted | FairlaneError]] = {}
         self.pools = Pools(self._store, self._ids)
         self.inspect = Inspection(self._store, self.at_job)
 
@@ -74,7 +76,11 @@ class Queue:
         Raises SchemaMismatch, InvalidRequest for a malformed URL, StoreUnavailable.
         """
         queue = cls(connect(url, timeout_s=timeout_s), namespace=namespace, max_body_bytes=max_body_bytes)
-        await queue.check()
+        try:
+            await queue.check()
+        except BaseException:
+            await queue.close()
+            raise
         return queue
 
     async def check(self) -> None:
@@ -88,7 +94,9 @@ class Queue:
 
     async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
         """Takes in one job. Raises InvalidRequest, UnknownTier, PayloadTooLarge, QueueFull, IdempotencyMismatch."""
-        (answer,) = await self.submit_many(pool, [spec])
+        if fault := self._fault(pool, spec):
+            raise fault
+        answer = await self._gather(pool, keyed=spec.idempotency_key is not None).call(spec)
         if isinstance(answer, FairlaneError):
             raise answer
         return answer
@@ -120,7 +128,7 @@ class Queue:
     # --- jobs, for a dispatcher ---------------------------------------------------------------------------------------
 
     async def acquire(self, pool: Pool, dispatcher: str, call_no: int, n: int) -> list[Lease]:
-        """Leases up to `n` jobs (1 to 100), as many as fair order and the gates allow.
+        """Leases up to `n` jobs (1 to 100), as many as fair order and the gates allow; large ones fewer at a time.
 
         `call_no` rises with each call of one dispatcher, and its calls are serial. After an error the same `call_no`
         must be used again: it returns what the lost call leased. Raises StaleCall, InvalidRequest.
@@ -276,6 +284,17 @@ class Queue:
 
         return await self.at_job(job_id, run)
 
+    def _gather(self, pool: Pool, *, keyed: bool) -> Gather[JobSpec, Submitted | FairlaneError]:
+        """Where single submits meet; those that may be repeated keep to themselves."""
+        key = (pool.prefix, keyed)
+        if key not in self._gathers:
+
+            async def send(specs: Sequence[JobSpec]) -> Sequence[Submitted | FairlaneError]:
+                return [answer for chunk in _chunks(specs) for answer in await self._submit_chunk(pool, chunk)]
+
+            self._gathers[key] = Gather(send, CALL_JOBS)
+        return self._gathers[key]
+
     async def _submit_chunk(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
         args = [a for spec in specs for a in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
         repeat = all(spec.idempotency_key is not None for spec in specs)
@@ -306,8 +325,8 @@ class Queue:
             return InvalidRequest("Delays and deadlines are from 0 to 10 years.")
         if not 1 <= spec.max_attempts <= 100:
             return InvalidRequest("max_attempts is from 1 to 100.", param="max_attempts")
-        if not (0 <= spec.input_tokens <= 10**8 and 0 <= spec.output_tokens <= 10**8):
-            return InvalidRequest("Token estimates are from 0 to 100 million.")
+        if not (0 <= spec.input_tokens <= 10**7 and 0 <= spec.output_tokens <= 10**7):
+            return InvalidRequest("Token estimates are from 0 to 10 million.")
         return None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.clock import ManualClock
 from fairlane.errors import InvalidRequest, StaleCall
-from fairlane.model import TierGate
+from fairlane.model import Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import (
@@ -165,3 +165,17 @@ async def test_work_goes_to_the_backend_with_the_most_room(queue: Queue, pool: P
         assert room[lease.backend] == max(room.values())
         room[lease.backend] -= 1
     assert set(room.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(tiers=("only",)), Policy(tiers=tuple(f"t{n}" for n in range(10)))], indirect=True, ids=["1", "10"]
+)
+async def test_a_pool_has_one_tier_or_ten(queue: Queue, pool: Pool) -> None:
+    tiers = pool.policy.tiers
+    for tier in reversed(tiers):
+        await submit(queue, pool, tier=tier, n=2)
+    expected = [tier for tier in tiers for _ in range(2)]
+    assert [lease.tier for lease in await take(queue, pool, len(tiers))] == expected[: len(tiers)]
+    depths = [tier.depth for tier in (await queue.inspect.overview(pool)).tiers]
+    assert sum(depths) == len(tiers)
+    assert [lease.tier for lease in await take(queue, pool, 99)] == expected[len(tiers) :]

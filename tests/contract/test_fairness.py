@@ -163,3 +163,10 @@ async def test_usage_changes_no_turn_when_requests_count(queue: Queue, pool: Poo
         await queue.settle(pool, lease, "succeeded", usage=Usage(10**6, 10**6))
         order.append(lease.tenant)
     assert order == ["ann", "bob"] * 4
+
+
+@by_tokens
+async def test_work_of_unknown_size_takes_turns_too(queue: Queue, pool: Pool) -> None:
+    for tenant in ("ann", "bob"):
+        await submit(queue, pool, tenant, n=6, input_tokens=0, output_tokens=0)
+    assert Counter(tenants_of(await take(queue, pool, 6))) == {"ann": 3, "bob": 3}

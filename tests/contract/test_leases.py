@@ -273,3 +273,14 @@ async def test_a_lease_that_never_was_holds_nothing(queue: Queue, pool: Pool) ->
         with pytest.raises(NotFound):
             await act()
     await finish(queue, pool, [lease])
+
+
+async def test_whatever_a_backend_calls_its_error_is_kept(queue: Queue, pool: Pool) -> None:
+    (id_,) = await submit(queue, pool, max_attempts=3)
+    codes = ["rate limit exceeded", "", "two\nlines \u2713"]
+    for code in codes:
+        await queue.retry(pool, await take_one(queue, pool), JobError(code, "no", 429), delay_ms=0)
+    job = await queue.inspect.job(id_)
+    assert [attempt.n for attempt in job.attempts] == [1, 2, 3]
+    assert [attempt.status for attempt in job.attempts] == [429] * 3
+    assert job.error == JobError(codes[-1], "no", 429)

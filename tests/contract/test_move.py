@@ -286,3 +286,12 @@ async def test_a_stub_is_kept_while_its_job_is_there_and_no_longer(
     assert (await queue.sweep(pool)).next_at_ms is None
     with pytest.raises(NotFound):
         await queue.inspect.job(id_)
+
+
+async def test_a_key_still_finds_its_job_after_a_move(queue: Queue, pool: Pool, target: Pool) -> None:
+    given = spec(idempotency_key="k")
+    first = await queue.submit(pool, given)
+    await queue.move(first.id, target)
+    assert (await queue.submit(pool, given)).id == first.id
+    assert ids_of(await take(queue, target, 9)) == [first.id]
+    assert await take(queue, pool) == []

@@ -18,6 +18,7 @@ from tests.contract.acts import (
     state_of,
     submit,
     take,
+    take_one,
     tenants_of,
 )
 
@@ -145,3 +146,11 @@ async def test_a_held_tenant_stays_held_when_the_pool_is_resumed(queue: Queue, p
     await queue.resume(pool, tenant="ann")
     await queue.resume(pool)
     assert len(await take(queue, pool)) == 1
+
+
+async def test_a_tenant_with_nothing_left_is_forgotten_after_its_pause(queue: Queue, pool: Pool) -> None:
+    await submit(queue, pool)
+    lease = await take_one(queue, pool)
+    await queue.pause(pool, tenant="ann")
+    await finish(queue, pool, [lease])
+    await queue.resume(pool, tenant="ann")

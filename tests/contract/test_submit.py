@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,11 @@ from fairlane.errors import (
     FairlaneError,
     IdempotencyMismatch,
     InvalidRequest,
-    NotFound,
     PayloadTooLarge,
     QueueFull,
+    StoreUnavailable,
     UnknownTier,
 )
-from fairlane.ids import parse_job_id
 from fairlane.model import JobSpec, Limits, Policy, Submitted
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -24,7 +24,6 @@ from tests.contract.acts import (
     another_process,
     finish,
     ids_of,
-    open_backend,
     spec,
     submit,
     submit_all,
@@ -64,16 +63,6 @@ async def test_a_submitted_job_is_there_with_all_that_it_came_with(
     assert (job.pool, job.state, job.max_attempts, job.batch_id) == ("llama", "queued", 7, "batch_1")
     assert (job.created_at_ms, job.attempts, job.result, job.error, job.dead) == (clock.now_ms(), (), None, None, False)
     assert (job.not_before_ms, job.deadline_at_ms, job.started_at_ms, job.finished_at_ms) == (None, None, None, None)
-
-
-async def test_an_id_leads_to_its_pool(queue: Queue, pool: Pool) -> None:
-    other = await queue.pools.open("mistral/7b:{x}", Policy())
-    for place in (pool, other):
-        (id_,) = await submit(queue, place)
-        parts = parse_job_id(id_)
-        assert parts is not None
-        assert parts.code == place.code
-        assert (await queue.inspect.job(id_)).pool == place.name
 
 
 async def test_many_are_taken_in_each_on_its_own_and_answered_in_order(queue: Queue, pool: Pool) -> None:
@@ -224,29 +213,17 @@ async def test_a_deadline_counts_from_the_submit(queue: Queue, pool: Pool, clock
     assert (await queue.inspect.job(id_)).deadline_at_ms == clock.now_ms() + 1000
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        Policy(tiers=()),
-        Policy(tiers=("a", "a")),
-        Policy(tiers=("Upper",)),
-        Policy(tiers=tuple(f"t{n}" for n in range(11))),
-        Policy(lease_ms=0),
-        Policy(gamma=-1),
-    ],
-)
-async def test_a_policy_that_makes_no_sense_is_refused(queue: Queue, policy: Policy) -> None:
-    with pytest.raises(InvalidRequest):
-        await queue.pools.open("llama", policy)
+@pytest.mark.parametrize("store", ["valkey"], indirect=True)
+async def test_what_was_taken_in_before_redis_failed_is_answered_so(queue: Queue, pool: Pool) -> None:
+    run, calls = queue._store.run, iter([True, False])
 
+    async def fail_later(name: str, *args: Any, **options: Any) -> Any:
+        if next(calls):
+            return await run(name, *args, **options)
+        raise StoreUnavailable()
 
-async def test_a_pool_keeps_its_first_policy_and_code(queue: Queue) -> None:
-    first = await queue.pools.open("llama", Policy(tiers=("fast", "slow"), gamma=0.5))
-    again = await queue.pools.open("llama", Policy())
-    assert again == first
-    assert await queue.pools.by_name("llama") == first
-    assert await queue.pools.all() == [first]
-    await open_backend(queue, first, "b1", 1)
-    await submit(queue, first, tier="slow")
-    with pytest.raises(NotFound):
-        await queue.pools.by_name("mistral")
+    queue._store.run = fail_later
+    answers = await queue.submit_many(pool, [spec()] * 350)
+    queue._store.run = run
+    assert [type(answer) for answer in answers] == [Submitted] * 100 + [StoreUnavailable] * 250
+    assert (await queue.inspect.overview(pool)).tiers[1].depth == 100

@@ -169,3 +169,19 @@ async def test_what_is_past_its_retention_is_gone(queue: Queue, pool: Pool, cloc
     for index in ("done", "dead"):
         assert await queue.inspect.index(pool, index) == ([], None)
     assert (await queue.inspect.overview(pool)).dead == 0
+
+
+async def test_it_asks_to_come_again_for_tenants_it_has_yet_to_let_go(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
+    for n in range(7):
+        await queue.set_limits(pool, f"t{n}", Limits(requests_per_minute=6))
+        await submit(queue, pool, f"t{n}", n=2)
+    assert len(await take(queue, pool, 20)) == 7
+    clock.advance(10_000)
+    for left in (4, 1):
+        swept = await queue.sweep(pool, most=3)
+        assert swept.more or (swept.next_at_ms or 0) <= clock.now_ms()
+        assert (await queue.inspect.overview(pool)).held == left
+    await queue.sweep(pool, most=3)
+    assert len(await take(queue, pool, 20)) == 7

@@ -96,7 +96,7 @@ class Oracle:
         return math.floor(units / self.tenants[tenant].limits.weight)
 
     def boost(self, expected_ms: int) -> int:
-        """b(γ, w) = (1/γ)·ln(1/(1 − e^(−γw))), capped, in ms."""
+        """b(γ, w) = (1/γ)·ln(1/(1 - e^(-γw))), capped, in ms."""
         gamma = self.policy.gamma / 1000
         if gamma <= 0:
             return 0
@@ -277,32 +277,28 @@ class Oracle:
         return job.state
 
     def sweep(self) -> None:
-        for job in sorted(
-            (j for j in self.jobs.values() if (j.lease_until or math.inf) <= self.now), key=self.by_lease
-        ):
-            self.end_lease(job)
-            if job.state != "leased":
-                continue
-            job.token += 1
-            if job.tries >= job.most:
-                job.state, job.dead = "failed", True
-            elif job.deadline is not None and job.deadline <= self.now:
-                job.state = "expired"
-            else:
-                self.wait_again(job)
-        for job in self.jobs.values():
-            if job.state in ("queued", "delayed") and job.deadline is not None and job.deadline <= self.now:
-                self.finish(job, "expired")
-        for job in self.jobs.values():
-            if job.state == "delayed" and job.due is not None and job.due <= self.now:
-                self.wait_again(job)
+        jobs = list(self.jobs.values())
+        for job in (j for j in jobs if j.lease_until is not None and j.lease_until <= self.now):
+            self.lose(job)
+        for job in (j for j in jobs if j.deadline is not None and j.deadline <= self.now and j.state != "leased"):
+            self.finish(job, "expired")
+        for job in (j for j in jobs if j.state == "delayed" and j.due is not None and j.due <= self.now):
+            self.wait_again(job)
         for name, tenant in self.tenants.items():
             if tenant.held_until is not None and tenant.held_until <= self.now:
                 self.place(name)
 
-    @staticmethod
-    def by_lease(job: OracleJob) -> tuple[int, str]:
-        return job.lease_until or 0, job.name
+    def lose(self, job: OracleJob) -> None:
+        self.end_lease(job)
+        if job.state != "leased":
+            return
+        job.token += 1
+        if job.tries >= job.most:
+            job.state, job.dead = "failed", True
+        elif job.deadline is not None and job.deadline <= self.now:
+            job.state = "expired"
+        else:
+            self.wait_again(job)
 
     def retier(self, job: OracleJob, tier: str) -> bool:
         if job.state not in ("queued", "delayed"):

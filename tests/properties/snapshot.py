@@ -1,101 +1,104 @@
-"""All scheduling state of a pool, read raw from Redis and computed from the oracle, in one form that can be compared."""
+"""All scheduling state of a pool in one form that can be compared: read raw from Redis, and from the oracle."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
 
-from fairlane.queue.connection import Client
+from fairlane.model import FINISHED
 from fairlane.queue.pools import Pool
 from tests.properties.oracle import Oracle
 
 Snapshot = dict[str, Any]
 
 
-async def of_redis(client: Client, pool: Pool) -> Snapshot:
+async def of_redis(client: Any, pool: Pool) -> Snapshot:
+    """`client` is Redis or RedisCluster with bytes; its replies are taken as they come."""
+
+    async def scores(key: str) -> dict[str, float]:
+        return {member.decode(): score for member, score in await client.zrange(key, 0, -1, withscores=True)}
+
     tiers = pool.policy.tiers
-    keys = [
-        key.decode().removeprefix(pool.prefix) async for key in client.scan_iter(match=pool.prefix + "*", count=1000)
-    ]
-    assert all(not key.startswith(pool.prefix) for key in keys)
+    keys = [k.decode().removeprefix(pool.prefix) async for k in client.scan_iter(match=pool.prefix + "*", count=1000)]
     shared = {k.decode(): v.decode() for k, v in (await client.hgetall(pool.key("pool"))).items()}
-    jobs: dict[str, tuple[Any, ...]] = {}
-    order: dict[str, list[str]] = {}
-    for key in keys:
-        kind, _, rest = key.partition(":")
-        if kind == "job":
-            names = ["state", "tenant", "tier", "tries", "token", "dead"]
-            state, tenant, tier, tries, token, dead = await client.hmget(pool.prefix + key, names)
-            if state != b"moved":
-                jobs[rest] = (
-                    state.decode(),
-                    tenant.decode(),
-                    tier.decode(),
-                    int(tries or 0),
-                    int(token or 0),
-                    bool(dead),
-                )
-            assert (await client.pttl(pool.prefix + key) > 0) == (
-                state in (b"succeeded", b"failed", b"expired", b"cancelled")
-                and await client.zscore(pool.key("leases"), rest) is None
-            ), f"retention of {rest}, {state}"
-        elif kind in ("line", "rejoin"):
-            entries: list[tuple[int, str]]
-            if kind == "line":
-                streamed = await client.xrange(pool.prefix + key)
-                assert streamed, f"an empty stream: {key}"
-                entries = [(int(i.split(b"-")[0]), f[b"j"].split()[0].decode()) for i, f in streamed]
-            else:
-                entries = [
-                    (int(s), j.decode()) for j, s in await client.zrange(pool.prefix + key, 0, -1, withscores=True)
-                ]
-            order.setdefault(rest, []).extend(entries)  # pyright: ignore[reportArgumentType]
-    snapshot: Snapshot = {
-        "jobs": jobs,
-        "lines": {line: [job for _, job in sorted(entries)] for line, entries in order.items()},
-        "leases": {j.decode(): int(s) for j, s in await client.zrange(pool.key("leases"), 0, -1, withscores=True)},
-        "due": {j.decode(): int(s) for j, s in await client.zrange(pool.key("due"), 0, -1, withscores=True)},
-        "deadlines": {
-            j.decode(): int(s) for j, s in await client.zrange(pool.key("deadlines"), 0, -1, withscores=True)
-        },
-        "held": {t.decode(): s for t, s in await client.zrange(pool.key("held"), 0, -1, withscores=True)},
+    leases = await scores(pool.key("leases"))
+    return {
+        "jobs": await _jobs(client, pool, keys, set(leases)),
+        "lines": await _lines(client, pool, keys),
+        "leases": leases,
+        "due": await scores(pool.key("due")),
+        "deadlines": await scores(pool.key("deadlines")),
+        "held": await scores(pool.key("held")),
         "waiting": int(shared.get("waiting", 0)),
         "since": {tier: int(shared[f"since:{tier}"]) for tier in tiers if f"since:{tier}" in shared},
         "clock": {tier: int(shared.get(f"clock:{tier}", 0)) for tier in tiers},
         "queued": {tier: int(shared.get(f"waiting:{tier}", 0)) for tier in tiers},
-        "ring": {},
-        "oldest": {},
-        "tenants": {},
-        "live": {},
+        "ring": {tier: await _ring(client, pool, tier, shared) for tier in tiers},
+        "oldest": {tier: await scores(pool.key("oldest", tier)) for tier in tiers},
+        "tenants": await _counts(client, pool, keys, "tenant:", ["waiting", "inflight"]),
+        "live": {
+            name: taken - ended
+            for name, (taken, ended) in (
+                await _counts(client, pool, keys, "backend:", ["taken", "ended"], keep_zero=True)
+            ).items()
+        },
     }
-    for tier in tiers:
-        rings = [await client.zrange(pool.key(kind, tier), 0, -1, withscores=True) for kind in ("ring", "shelf")]
-        assert not all(rings), "a tier has both a ring and a shelf"
-        paused = "paused" in shared or f"paused:{tier}" in shared
-        assert not rings[0 if paused else 1], "the ring is where it should not be"
-        snapshot["ring"][tier] = {t.decode(): int(s) for ring in rings for t, s in ring}
-        oldest = await client.zrange(pool.key("oldest", tier), 0, -1, withscores=True)
-        snapshot["oldest"][tier] = {t.decode(): int(s) for t, s in oldest}
+
+
+async def _jobs(client: Any, pool: Pool, keys: list[str], leases: set[str]) -> dict[str, tuple[Any, ...]]:
+    jobs: dict[str, tuple[Any, ...]] = {}
+    for job_id in (key.removeprefix("job:") for key in keys if key.startswith("job:")):
+        key = pool.key("job", job_id)
+        values = await client.hmget(key, ["state", "tenant", "tier", "tries", "token", "dead"])
+        state, tenant, tier, tries, token, dead = (value.decode() if value else "" for value in values)
+        if state != "moved":
+            jobs[job_id] = (state, tenant, tier, int(tries or 0), int(token or 0), bool(dead))
+        kept = state not in FINISHED or job_id in leases
+        assert (await client.pttl(key) < 0) == kept, f"retention of {job_id}, {state}"
+    return jobs
+
+
+async def _lines(client: Any, pool: Pool, keys: list[str]) -> dict[str, list[str]]:
+    entries: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for key in keys:
-        if key.startswith("tenant:"):
-            waiting, inflight = await client.hmget(pool.prefix + key, ["waiting", "inflight"])
-            if int(waiting or 0) or int(inflight or 0):
-                snapshot["tenants"][key.removeprefix("tenant:")] = (int(waiting or 0), int(inflight or 0))
-        if key.startswith("backend:"):
-            taken, ended = await client.hmget(pool.prefix + key, ["taken", "ended"])
-            snapshot["live"][key.removeprefix("backend:")] = int(taken or 0) - int(ended or 0)
-    return snapshot
+        kind, _, line = key.partition(":")
+        if kind == "line":
+            streamed = await client.xrange(pool.prefix + key)
+            assert streamed, f"an empty stream: {key}"
+            entries[line] += [(int(i.split(b"-")[0]), f[b"j"].split()[0].decode()) for i, f in streamed]
+        elif kind == "rejoin":
+            back = await client.zrange(pool.prefix + key, 0, -1, withscores=True)
+            entries[line] += [(int(seq), job_id.decode()) for job_id, seq in back]
+    return {line: [job_id for _, job_id in sorted(both)] for line, both in entries.items()}
+
+
+async def _ring(client: Any, pool: Pool, tier: str, shared: dict[str, str]) -> dict[str, float]:
+    rings = [await client.zrange(pool.key(kind, tier), 0, -1, withscores=True) for kind in ("ring", "shelf")]
+    paused = "paused" in shared or f"paused:{tier}" in shared
+    assert not rings[0 if paused else 1], f"the ring of {tier} is not where it should be"
+    return {tenant.decode(): score for tenant, score in rings[1 if paused else 0]}
+
+
+async def _counts(
+    client: Any, pool: Pool, keys: list[str], kind: str, fields: list[str], *, keep_zero: bool = False
+) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for key in (key for key in keys if key.startswith(kind)):
+        counts = tuple(int(value or 0) for value in await client.hmget(pool.prefix + key, fields))
+        if keep_zero or any(counts):
+            found[key.removeprefix(kind)] = counts
+    return found
 
 
 def of_oracle(oracle: Oracle) -> Snapshot:
-    jobs = {name: (j.state, j.tenant, j.tier, j.tries, j.token, j.dead) for name, j in oracle.jobs.items()}
     waiting = [j for j in oracle.jobs.values() if j.state in ("queued", "delayed")]
     lines: dict[str, list[str]] = defaultdict(list)
     for job in sorted((j for j in waiting if j.state == "queued"), key=lambda j: j.seq):
         lines[f"{job.tier}:{job.tenant}"].append(job.name)
+    heads = {(tier, t): oracle.line(tier, t)[:1] for tier in oracle.tiers for t in oracle.tenants}
     counts = {name: (oracle.waiting(name), oracle.inflight(tenant=name)) for name in oracle.tenants}
     return {
-        "jobs": jobs,
+        "jobs": {name: (j.state, j.tenant, j.tier, j.tries, j.token, j.dead) for name, j in oracle.jobs.items()},
         "lines": dict(lines),
         "leases": {j.name: j.lease_until for j in oracle.jobs.values() if j.lease_until is not None},
         "due": {j.name: j.due for j in waiting if j.state == "delayed"},
@@ -106,10 +109,7 @@ def of_oracle(oracle: Oracle) -> Snapshot:
         "clock": {name: t.clock for name, t in oracle.tiers.items()},
         "queued": {tier: sum(j.state == "queued" and j.tier == tier for j in waiting) for tier in oracle.tiers},
         "ring": {tier: {t: oracle.score(tier, t) for t in oracle.tiers[tier].runnable} for tier in oracle.tiers},
-        "oldest": {
-            tier: {t: oracle.line(tier, t)[0].at for t in oracle.tenants if oracle.line(tier, t)}
-            for tier in oracle.tiers
-        },
+        "oldest": {tier: {t: heads[tier, t][0].at for t in oracle.tenants if heads[tier, t]} for tier in oracle.tiers},
         "tenants": {name: count for name, count in counts.items() if any(count)},
         "live": {name: oracle.inflight(backend=name) for name in oracle.backends},
     }

@@ -1,4 +1,4 @@
--- Leases up to `n` jobs to one dispatcher: from the highest tier whose gate is open, round robin among its tenants.
+-- Leases up to `n` jobs (or 4 MiB of payload) to one dispatcher: from the highest tier whose gate is open, round robin among its tenants.
 -- A call that is repeated because its reply was lost leases nothing new: it returns those of its leases that still live.
 --
 -- KEYS[1]  the pool's prefix
@@ -10,6 +10,7 @@
 -- cost     O(n · (log T + B) + K): T tenants in the ring, B backends, K tiers
 -- include: pop
 
+local BYTES_MOST = 4194304 -- of payload: large jobs come fewer at a time
 local dispatcher, call_no, n = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local reply = {}
 
@@ -33,15 +34,18 @@ end
 
 read_turns()
 local till = now + pool.lease_ms
-local record = int(call_no)
+local record, bytes = int(call_no), 0
 for _ = 1, n do
-  local tier, backend = next_turn()
+  local tier, backend
+  if bytes < BYTES_MOST then
+    tier, backend = next_turn()
+  end
   if not tier then
     break
   end
-  local id, token = pop(tier, backend, dispatcher, till, reply)
+  local id, token, size = pop(tier, backend, dispatcher, till, reply)
   if id then
-    record = record .. ' ' .. id .. '=' .. token
+    record, bytes = record .. ' ' .. id .. '=' .. token, bytes + size
   end
 end
 

@@ -29,7 +29,7 @@ local function charge_turn(tier, t, score, head, after)
 end
 
 -- Leases the next job of `tier` on backend `b` until `till`, and appends what its dispatcher gets to know to the reply.
--- Returns its id and token, or nil if the line held a job whose hash somebody deleted by hand: that entry goes.
+-- Returns its id, token and size, or nil if the line held a job whose hash somebody deleted by hand: that entry goes.
 local function pop(tier, b, dispatcher, till, reply)
   local first = redis.call('ZRANGE', ring_key(tier), 0, 0, 'WITHSCORES')
   local t = tenant_of(first[1])
@@ -59,5 +59,5 @@ local function pop(tier, b, dispatcher, till, reply)
     place(t)
   end
   reply[#reply + 1] = {id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}
-  return id, token
+  return id, token, #body
 end
