@@ -44,6 +44,7 @@ MOST_MS: Final = 10 * 365 * 86_400_000
 
 _TENANT: Final = re.compile(TENANT_PATTERN)
 _BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
+_NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
 _DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 T = TypeVar("T")
 
@@ -58,11 +59,12 @@ class Queue:
         namespace: str = "fl",
         clock: Clock | None = None,
         ids: Ids | None = None,
+        timeout_s: float = 5.0,
         max_body_bytes: int = 8 << 20,
     ) -> None:
         self._ids = ids or RandomIds()
         self._max_body_bytes = max_body_bytes
-        self._store = Store(client, namespace, clock or RedisClock())
+        self._store = Store(client, namespace, clock or RedisClock(), timeout_s)
         self._gathers: dict[tuple[str, bool], Gather[JobSpec, Submitted | FairlaneError]] = {}
         self.pools = Pools(self._store, self._ids)
         self.inspect = Inspection(self._store, self.at_job)
@@ -75,7 +77,8 @@ class Queue:
 
         Raises SchemaMismatch, InvalidRequest for a malformed URL, StoreUnavailable.
         """
-        queue = cls(connect(url, timeout_s=timeout_s), namespace=namespace, max_body_bytes=max_body_bytes)
+        client = connect(url, timeout_s=timeout_s)
+        queue = cls(client, namespace=namespace, timeout_s=timeout_s, max_body_bytes=max_body_bytes)
         try:
             await queue.check()
         except BaseException:
@@ -182,8 +185,8 @@ class Queue:
         `result` is the backend's own error body: a dead job keeps it. Raises LeaseLost, NotFound.
         """
         args = (
-            lease.id, str(lease.token), str(delay_ms), error.code, _or_empty(error.status), result,
-            replies.error_json(error), *_usage_args(usage),
+            lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64], _or_empty(error.status),
+            result, replies.error_json(error), *_usage_args(usage),
         )  # fmt: skip
         return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
 

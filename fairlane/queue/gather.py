@@ -18,8 +18,8 @@ Answer = TypeVar("Answer")
 class Gather(Generic[Item, Answer]):
     """Turns single calls into calls of `send`, at most `most` items each, one at a time.
 
-    `send` answers its items in order. If it raises, all its items' callers get that error. A caller that is cancelled
-    leaves its item to its fate: it may be on its way already.
+    `send` answers its items in order. If it raises, all who wait get that error, those of later calls too: after a
+    timeout they would wait for one more. A caller that is cancelled leaves its item to its fate: it may be on its way.
     """
 
     def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int) -> None:
@@ -48,9 +48,10 @@ class Gather(Generic[Item, Answer]):
         try:
             answers = await self._send([item for item, _ in batch])
         except BaseException as error:
-            for _, future in batch:
+            for _, future in [*batch, *self._waiting]:
                 if not future.done():
                     future.set_exception(error)
+            self._waiting.clear()
             if not isinstance(error, Exception):  # the loop is closing
                 raise
             return

@@ -78,11 +78,12 @@ def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
         digest = hashlib.sha256(spec.idempotency_key.encode()).hexdigest()[:32]
         asked = b"\0".join([spec.tier.encode(), spec.head, spec.body])
         request = hashlib.sha256(asked).hexdigest()[:32]
-    return [
-        random_part, spec.tenant, spec.tier, str(spec.max_attempts), str(spec.input_tokens), str(spec.output_tokens),
-        str(spec.expected_ms), str(spec.delay_ms), "" if spec.deadline_ms is None else str(spec.deadline_ms),
-        digest, request, spec.batch_id or "", spec.head, spec.body,
-    ]  # fmt: skip
+    numbers = (
+        f"{spec.max_attempts} {spec.input_tokens} {spec.output_tokens} {spec.expected_ms} {spec.delay_ms} "
+        f"{'-' if spec.deadline_ms is None else spec.deadline_ms}"
+    )
+    keyed = f"{digest} {request}" if digest else ""
+    return [random_part, spec.tenant, spec.tier, numbers, keyed, spec.batch_id or "", spec.head, spec.body]
 
 
 def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 from collections.abc import Awaitable
 from typing import Final, TypeVar, cast
 
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
 from fairlane.clock import Clock
+from fairlane.errors import StoreUnavailable
 from fairlane.queue import replies
 from fairlane.queue.commands import Commands
 from fairlane.queue.connection import Client, store_error
@@ -18,13 +21,17 @@ T = TypeVar("T")
 
 
 class Store:
-    """One client, the namespace of our keys in it, and the clock that the scripts get."""
+    """One client, the namespace of our keys in it, and the clock that the scripts get.
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+    `timeout_s` bounds every call as a whole: the wait for a connection, the answer, and what is tried again.
+    """
+
+    def __init__(self, client: Client, namespace: str, clock: Clock, timeout_s: float) -> None:
         self.client = cast(Commands, client)
         self.raw = client
         self.namespace = namespace
         self._clock = clock
+        self._timeout_s = timeout_s
 
     async def run(self, name: str, prefix: str, *args: str | bytes, repeat: bool = True) -> Reply:
         """Runs the script `name` on the slot of `prefix`.
@@ -34,24 +41,33 @@ class Store:
         """
         now = self._clock.now_ms()
         now_arg = "" if now is None else str(now)
-        tries = TRIES if repeat else 1
+        return await self.read(self._try(name, prefix, (now_arg, *args), TRIES if repeat else 1))
+
+    async def _try(self, name: str, prefix: str, args: tuple[str | bytes, ...], tries: int) -> Reply:
         while True:
             tries -= 1
             try:
-                return await script(name).run(self.client, prefix, now_arg, *args)
-            except TimeoutError as error:
-                raise store_error(error) from error
-            except ConnectionError as error:
+                return await script(name).run(self.client, prefix, *args)
+            except TimeoutError:
+                raise
+            except ConnectionError:
                 if tries == 0:
-                    raise store_error(error) from error
+                    raise
             except ResponseError as error:
-                raise replies.refusal(str(error)) or store_error(error) from error
-            except RedisError as error:
-                raise store_error(error) from error
+                raise replies.refusal(str(error)) or error from error
 
     async def read(self, command: Awaitable[T]) -> T:
-        """Awaits a command that only reads."""
+        """Awaits a command, for `timeout_s` at the most."""
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
         try:
-            return await command
+            async with asyncio.timeout(self._timeout_s):
+                answer = await command
+                if task and task.cancelling() > cancels:
+                    # redis-py writes within `wait_for`, which on Python 3.11 may swallow a cancel
+                    raise asyncio.CancelledError
+                return answer
+        except builtins.TimeoutError as error:
+            raise StoreUnavailable(retry_after=1) from error
         except RedisError as error:
             raise store_error(error) from error

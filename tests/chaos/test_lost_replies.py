@@ -44,7 +44,7 @@ async def test_lost_requests_and_replies_lose_and_double_nothing(valkey_port: in
         ids: list[str] = []
         running: set[str] = set()
         todo = iter(range(JOBS))
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             for _ in range(SUBMITTERS):
                 tasks.create_task(submit(broken, pool, todo, ids))
             for n in range(DISPATCHERS):
@@ -90,6 +90,26 @@ async def test_a_call_that_was_given_up_leaves_no_reply_for_the_next(valkey_url:
                 task.cancel()
             answers = await asyncio.gather(*asked, return_exceptions=True)
             assert not [answer for answer in answers if isinstance(answer, Exception)]
+
+
+async def test_a_cancelled_call_ends(valkey_url: str) -> None:
+    """Else no dispatcher stops when it is told to, and no timeout around a call holds."""
+    dice = random.Random(0)
+    async with open_pool(valkey_url, POLICY) as (queue, pool):
+
+        async def acquire_forever(name: str) -> None:
+            for call_no in count(1):
+                await queue.acquire(pool, name, call_no, 1)
+
+        for round_ in range(50):
+            tasks = [asyncio.create_task(acquire_forever(f"r{round_}d{n}")) for n in range(4)]
+            await asyncio.sleep(dice.random() * 0.004)
+            for task in tasks:
+                task.cancel()
+            _, running = await asyncio.wait(tasks, timeout=2)
+            for task in running:
+                task.cancel()
+            assert not running, f"{len(running)} of {len(tasks)} go on, {round_} rounds after the first"
 
 
 async def submit(queue: Queue, pool: Pool, todo: Iterator[int], ids: list[str]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from fairlane.clock import ManualClock, RedisClock
-from fairlane.errors import NotFound
+from fairlane.errors import IdempotencyMismatch, NotFound, UnknownTier
+from fairlane.model import Submitted
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import another_process, finish, ids_of, spec, submit, submit_all, take
@@ -59,6 +60,38 @@ async def test_what_a_cancelled_acquire_leased_is_told_to_the_next_one(queue: Qu
     assert ids_of(leases) == ids[:2]
     assert (await queue.inspect.overview(pool)).leased == 2
     await finish(queue, pool, leases)
+
+
+async def test_submits_at_once_are_answered_each_by_itself_and_in_order(queue: Queue, pool: Pool) -> None:
+    await queue.submit(pool, spec(idempotency_key="k", body=b"other"))
+    specs = [spec(body=b"%d" % n) for n in range(130)]
+    specs[5] = spec(tier="gold")
+    specs[7] = spec(idempotency_key="k", body=b"7")
+    specs[9] = spec(idempotency_key="l", body=b"9")
+    answers = await asyncio.gather(*(queue.submit(pool, one) for one in specs), return_exceptions=True)
+    failed = {n: type(answer) for n, answer in enumerate(answers) if isinstance(answer, BaseException)}
+    assert failed == {5: UnknownTier, 7: IdempotencyMismatch}
+    ids = [answer.id for answer in answers if isinstance(answer, Submitted)]
+    jobs = [await queue.inspect.job(id_) for id_ in ids[::10]]
+    assert [job.body for job in jobs] == [one.body for n, one in enumerate(specs) if n not in failed][::10]
+    taken = [lease.body for _ in range(2) for lease in await take(queue, pool, 100)]
+    unkeyed = [one.body for n, one in enumerate(specs) if n not in (5, 7, 9)]
+    assert [body for body in taken if body not in (b"9", b"other")] == unkeyed
+
+
+@pytest.mark.parametrize("steps", range(0, 8, 2))
+async def test_a_submit_that_is_cancelled_takes_no_other_with_it(queue: Queue, pool: Pool, steps: int) -> None:
+    calls = [asyncio.create_task(queue.submit(pool, spec(body=b"%d" % n))) for n in range(12)]
+    for _ in range(steps):
+        await checkpoint()
+    for call in calls[::3]:
+        call.cancel()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    kept = [answer.id for answer in answers if isinstance(answer, Submitted)]
+    assert all(isinstance(answer, Submitted) for n, answer in enumerate(answers) if n % 3)
+    await submit(queue, pool, "bob")
+    waiting = [lease.id for lease in await take(queue, pool, 20)]
+    assert set(kept) < set(waiting)
 
 
 # Not on fakeredis: its server's clock is this process's own.

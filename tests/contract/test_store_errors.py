@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -91,6 +92,22 @@ async def test_a_server_that_froze_is_told_in_time_and_needs_no_restart() -> Non
             waiting = (await queue.inspect.overview(pool)).tiers[1].depth
             await submit(queue, pool)
             assert len(await take(queue, pool, 9)) == waiting + 1
+
+
+async def test_however_many_submit_to_a_frozen_server_each_is_told_in_time() -> None:
+    """Case 18."""
+    with ValkeyServer() as server:
+        async with opened(server.url, timeout_s=TIMEOUT_S) as queue:
+            pool = await queue.pools.open("llama", Policy())
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                calls = [queue.submit(pool, spec()) for _ in range(600)]
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+                assert time.monotonic() - began < SOON_S
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            assert {type(answer) for answer in answers} == {StoreUnavailable}
 
 
 @pytest.mark.parametrize(

@@ -95,22 +95,26 @@ async def test_on_a_full_server_the_rest_goes_on_too(server: Server) -> None:
     await open_backend(queue, pool, "b1", 1000)
     with server.client() as client:
         client.config_set("maxmemory", client.info("memory")["used_memory"] + SPARE_BYTES)
-    queued, delayed, *_ = await fill(queue, pool)
+    target = await queue.pools.open("mistral", Policy())
+    first, second, moved, *_ = await fill(queue, pool)
     for scope in ({}, {"tier": "flex"}, {"tenant": "t1"}):
         assert await queue.pause(pool, **scope)
         assert await queue.resume(pool, **scope)
     await queue.set_backend(pool, "b1", "down")
     await queue.set_backend(pool, "b1", "undrain")
-    assert await queue.retier(pool, [queued, delayed], "flex") == [None, None]
-    assert await queue.cancel(queued) == "cancelled"
-    assert await queue.cancel(delayed) == "cancelled"
+    assert await queue.retier(pool, [first, second], "flex") == [None, None]
+    assert await queue.cancel(first) == "cancelled"
+    assert await queue.cancel(second) == "cancelled"
+    await queue.move(moved, target)
+    assert (await queue.inspect.job(moved)).pool == "mistral"
     dead: list[str] = []
     while not dead:
         lease = await take_one(queue, pool)
         if await queue.retry(pool, lease, TIMEOUT, delay_ms=0) == "failed":
             dead.append(lease.id)
     assert await queue.requeue(dead[0]) == "queued"
-    await check_invariants(queue, pool)
+    for place in (pool, target):
+        await check_invariants(queue, place)
     await queue.close()
 
 

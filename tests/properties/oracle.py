@@ -92,7 +92,7 @@ class Oracle:
         return sum(tenant in (None, j.tenant) and backend in (None, j.backend) for j in leased)
 
     def cost(self, tenant: str, tokens: int) -> int:
-        units = 1000 * tokens if self.policy.fairness == "tokens" else MILLION
+        units = 1000 * max(1, tokens) if self.policy.fairness == "tokens" else MILLION
         return math.floor(units / self.tenants[tenant].limits.weight)
 
     def boost(self, expected_ms: int) -> int:

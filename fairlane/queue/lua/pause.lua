@@ -19,7 +19,9 @@ end
 
 if scope == 'tenant' then
   local changed = set_flag(tenant_key(name), 'paused')
-  place(tenant_of(name))
+  local t = tenant_of(name)
+  write_tenant(t) -- a tenant that was only remembered for its pause is forgotten
+  place(t)
   return changed
 end
 

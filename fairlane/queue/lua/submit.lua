@@ -1,15 +1,15 @@
 -- Takes in up to 100 jobs, each on its own: a refusal of one does not touch the others.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', code, then 14 a job: random, tenant, tier, max attempts, input, output, expected ms, delay ms,
---          deadline ms | '', digest of the idempotency key | '', digest of the request, batch | '', head, body
+-- ARGV     now | '', code, then 8 a job: random, tenant, tier, "max input output expected_ms delay_ms deadline_ms|-",
+--          "digest-of-idempotency-key digest-of-request" | '', batch | '', head, body
 -- returns  2 values a job: 'new' id | 'old' id | 'mismatch' '' | 'tenant_full' waiting | 'pool_full' waiting
 -- errors   OOM from Redis itself before anything is written
 -- events   none; PUBLISH wake
 -- cost     O(log T) a job
 -- include: ring job boost
 
-local STRIDE = 14
+local STRIDE = 8
 local seq, waiting, pool_most, tenant_most, gamma = unpack(
   redis.call('HMGET', pool_key, 'seq', 'waiting', 'max_waiting_pool', 'max_waiting_tenant', 'gamma'))
 seq, waiting, gamma = tonumber(seq) or 0, tonumber(waiting) or 0, gamma / 1000
@@ -27,23 +27,24 @@ local function stand_in_line(id, tier, t, boost, tokens)
 end
 
 local function take_in(id, t, a)
-  local tier, delay, deadline, boost = ARGV[a + 2], tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), boost_of(gamma, ARGV[a + 6])
-  local key = job_key(id)
-  redis.call('HSET', key, 'state', delay > 0 and 'delayed' or 'queued', 'tenant', t.name, 'tier', tier, 'seq', int(seq),
-             'at', now, 'boost', boost, 'input', ARGV[a + 4], 'output', ARGV[a + 5], 'max', ARGV[a + 3],
-             'head', ARGV[a + 12], 'body', ARGV[a + 13])
-  if ARGV[a + 11] ~= '' then
-    redis.call('HSET', key, 'batch', ARGV[a + 11])
+  local tier, batch = ARGV[a + 2], ARGV[a + 5]
+  local most, input, output, expected, delay, deadline = string.match(ARGV[a + 3], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  local key, boost = job_key(id), boost_of(gamma, expected)
+  redis.call('HSET', key, 'state', delay == '0' and 'queued' or 'delayed', 'tenant', t.name, 'tier', tier, 'seq', int(seq),
+             'at', now, 'boost', boost, 'input', input, 'output', output, 'max', most, 'head', ARGV[a + 6],
+             'body', ARGV[a + 7])
+  if batch ~= '' then
+    redis.call('HSET', key, 'batch', batch)
   end
-  if deadline then
+  if deadline ~= '-' then
     redis.call('HSET', key, 'deadline', now + deadline)
     redis.call('ZADD', deadlines_key, now + deadline, id)
   end
-  if delay > 0 then
+  if delay ~= '0' then
     redis.call('HSET', key, 'due', now + delay)
     redis.call('ZADD', due_key, now + delay, id)
   else
-    stand_in_line(id, tier, t, boost, ARGV[a + 4] + 2 * ARGV[a + 5])
+    stand_in_line(id, tier, t, boost, input + 2 * output)
   end
   waiting, t.waiting, touched[t.name] = waiting + 1, t.waiting + 1, t
 end
@@ -63,14 +64,15 @@ local function answer(t, known, request)
 end
 
 for a = 3, #ARGV, STRIDE do
-  local t, digest, request = tenant_of(ARGV[a + 1]), ARGV[a + 9], ARGV[a + 10]
-  local known = digest ~= '' and redis.call('GET', idem_key(t.name, digest))
+  local t = tenant_of(ARGV[a + 1])
+  local digest, request = string.match(ARGV[a + 4], '(%S+) (%S+)')
+  local known = digest and redis.call('GET', idem_key(t.name, digest))
   local word, value = answer(t, known, request)
   if not word then
     seq = seq + 1
     word, value = 'new', 'job_' .. ARGV[2] .. int(seq) .. ARGV[a]
     take_in(value, t, a)
-    if digest ~= '' then
+    if digest then
       local kept = math.max(86400000, pool.result_ttl_ms)
       redis.call('SET', idem_key(t.name, digest), request .. ' ' .. value, 'PX', kept)
     end

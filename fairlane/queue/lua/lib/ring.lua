@@ -10,9 +10,9 @@ local function ring_of(tier)
 end
 
 -- Virtual time that a turn costs. In requests mode tenants of equal weight alternate; in tokens mode (VTC) a turn
--- costs what it takes from the engine: input + 2 × output tokens.
+-- costs what it takes from the engine: input + 2 × output tokens, and one at least.
 local function turn_cost(t, tokens)
-  return math.floor((pool.fairness == 'tokens' and 1000 * tokens or 1000000) / t.weight)
+  return math.floor((pool.fairness == 'tokens' and 1000 * math.max(1, tokens) or 1000000) / t.weight)
 end
 
 -- A bounded head start for work expected to be short: at most one turn.
