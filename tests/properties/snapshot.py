@@ -35,6 +35,8 @@ async def of_redis(client: Any, pool: Pool) -> Snapshot:
         "queued": {tier: int(shared.get(f"waiting:{tier}", 0)) for tier in tiers},
         "ring": {tier: await _ring(client, pool, tier, shared) for tier in tiers},
         "oldest": {tier: await scores(pool.key("oldest", tier)) for tier in tiers},
+        "valve": (int(shared.get("valve", 0)), int(shared.get("valved_at", 0))),
+        "rates": await _rates(client, pool, keys),
         "tenants": await _counts(client, pool, keys, "tenant:", ["waiting", "inflight"]),
         "live": {
             name: taken - ended
@@ -79,6 +81,14 @@ async def _ring(client: Any, pool: Pool, tier: str, shared: dict[str, str]) -> d
     return {tenant.decode(): score for tenant, score in rings[1 if paused else 0]}
 
 
+async def _rates(client: Any, pool: Pool, keys: list[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for key in (key for key in keys if key.startswith("tenant:")):
+        if rates := await client.hget(pool.prefix + key, "rates"):
+            found[key.removeprefix("tenant:")] = tuple(int(at) for at in rates.split())
+    return found
+
+
 async def _counts(
     client: Any, pool: Pool, keys: list[str], kind: str, fields: list[str], *, keep_zero: bool = False
 ) -> dict[str, tuple[int, ...]]:
@@ -110,6 +120,10 @@ def of_oracle(oracle: Oracle) -> Snapshot:
         "queued": {tier: sum(j.state == "queued" and j.tier == tier for j in waiting) for tier in oracle.tiers},
         "ring": {tier: {t: oracle.score(tier, t) for t in oracle.tiers[tier].runnable} for tier in oracle.tiers},
         "oldest": {tier: {t: heads[tier, t][0].at for t in oracle.tenants if heads[tier, t]} for tier in oracle.tiers},
+        "valve": (oracle.valve, oracle.valved_at),
+        "rates": {
+            name: (t.requests_at, t.tokens_at) for name, t in oracle.tenants.items() if t.requests_at or t.tokens_at
+        },
         "tenants": {name: count for name, count in counts.items() if any(count)},
         "live": {name: oracle.inflight(backend=name) for name in oracle.backends},
     }
