@@ -51,7 +51,7 @@ end
 
 -- Every first write here frees: a script whose first write does may go on although Redis is full (see drain.lua).
 if next(popped) then
-  write_turns()
+  write_pops()
 else
   redis.call('DEL', call_key(dispatcher))
 end

@@ -7,23 +7,27 @@ local function line_append(tier, tenant, seq, id, at, boost, tokens)
   redis.call('XADD', line_key(tier, tenant), seq .. '-0', 'j', id .. ' ' .. at .. ' ' .. boost .. ' ' .. tokens)
 end
 
--- Up to two entries, in order: {id, seq (a string), at, boost, tokens, back = it stands in rejoin, alone = it is the
--- only one in its stream}.
+local function seq_of(entry)
+  return tonumber(string.match(entry.place, '^%d+'))
+end
+
+-- Up to two entries, in order: {id, place (the stream's entry id, or seq), at, boost, tokens, back = it stands in rejoin,
+-- alone = it is the only one in its stream}.
 local function line_front(tier, tenant)
   local front = {}
   local streamed = redis.call('XRANGE', line_key(tier, tenant), '-', '+', 'COUNT', 2)
   for i, e in ipairs(streamed) do
     local id, at, boost, tokens = string.match(e[2][2], '(%S+) (%d+) (%d+) (%d+)')
-    front[i] = {id = id, seq = string.match(e[1], '%d+'), at = at, boost = boost, tokens = tokens, alone = not streamed[2]}
+    front[i] = {id = id, place = e[1], at = at, boost = boost, tokens = tokens, alone = not streamed[2]}
   end
   local back = redis.call('ZRANGE', rejoin_key(tier, tenant), 0, 1, 'WITHSCORES')
   if back[1] then
     for i = 1, #back, 2 do
       local job = load_job(back[i], 'at', 'boost', 'input', 'output')
-      front[#front + 1] = {id = back[i], seq = back[i + 1], at = job.at, boost = job.boost,
+      front[#front + 1] = {id = back[i], place = back[i + 1], at = job.at, boost = job.boost,
                            tokens = job.input + 2 * job.output, back = true}
     end
-    table.sort(front, function(a, b) return tonumber(a.seq) < tonumber(b.seq) end)
+    table.sort(front, function(a, b) return seq_of(a) < seq_of(b) end)
   end
   return front[1], front[2]
 end

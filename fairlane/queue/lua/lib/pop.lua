@@ -1,13 +1,16 @@
 -- One pop: the first tenant of a tier's ring, the head of its line, a lease on a backend.
 -- include: turn hold job
 
+-- What the pops of one call have in common is written once, by write_pops.
+local touched, leased = {}, {}
+
 local function take_head(tier, tenant, head)
   if head.back then
     redis.call('ZREM', rejoin_key(tier, tenant), head.id)
   elseif head.alone then
     redis.call('DEL', line_key(tier, tenant)) -- an empty stream would keep 4.5 KB
   else
-    redis.call('XDEL', line_key(tier, tenant), head.seq .. '-0')
+    redis.call('XDEL', line_key(tier, tenant), head.place)
   end
   turns.total, turns.waiting[tier] = turns.total - 1, turns.waiting[tier] - 1
 end
@@ -40,24 +43,33 @@ local function pop(tier, b, dispatcher, till, reply)
   take_head(tier, t.name, front)
   local charged = charge_turn(tier, t, first[2], front, after)
   t.waiting = t.waiting - 1
+  touched[t.name] = t
   if not FROM.acquire[state] then
-    write_tenant(t)
     return nil
   end
   tries, token = (tries or 0) + 1, (token or 0) + 1
   redis.call('HSET', job_key(id), 'state', 'leased', 'tries', tries, 'token', token,
              'lease', b.name .. ' ' .. now .. ' ' .. int(charged) .. ' ' .. dispatcher)
-  redis.call('ZADD', leases_key, till, id)
+  leased[#leased + 1], leased[#leased + 2] = till, id
   if deadline then
     redis.call('ZREM', deadlines_key, id) -- it bounds the wait, not the work
   end
   b.live, b.now_taken = b.live + 1, b.now_taken + 1
   t.inflight = t.inflight + 1
-  write_tenant(t)
   if t.limited then
     charge_rates(t, 1, input + output)
     place(t)
   end
   reply[#reply + 1] = {id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}
   return id, token, #body
+end
+
+local function write_pops()
+  if leased[1] then
+    redis.call('ZADD', leases_key, unpack(leased))
+  end
+  for _, t in pairs(touched) do
+    write_tenant(t)
+  end
+  write_turns()
 end

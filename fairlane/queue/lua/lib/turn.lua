@@ -16,6 +16,7 @@ local function read_turns()
   turns.valve_ms, turns.valve, turns.valved_at, turns.total = tonumber(h[3]), tonumber(h[4]) or 0, tonumber(h[5]) or 0, h[6]
   for i, tier in ipairs(tiers()) do
     turns.clock[tier], turns.since[tier], turns.waiting[tier] = h[3 * i + 4] or 0, h[3 * i + 5], h[3 * i + 6]
+    turns.late = turns.late or h[3 * i + 5] and now - h[3 * i + 5] >= turns.valve_ms
   end
 end
 
@@ -27,7 +28,7 @@ end
 -- In arrears: a tier that is runnable, and since longer than valve_ms. Returns the one that is it longest, and its wait.
 local function arrears()
   local worst, longest
-  for _, tier in ipairs(tiers()) do
+  for _, tier in ipairs(turns.late and tiers() or {}) do
     local wait = runnable(tier) and not served[tier] and now - turns.since[tier]
     if wait and wait >= turns.valve_ms and wait > (longest or 0) then
       worst, longest = tier, wait
@@ -54,7 +55,7 @@ end
 local function valve_turn(late)
   local backend = open_backend(tiers()[1])
   if backend then
-    turns.valved_at, turns.moved = now, true
+    turns.valved_at = now
     return late, backend
   end
 end
@@ -75,7 +76,6 @@ local function next_turn()
   end
   local tier, backend = own_turn()
   if tier then
-    turns.moved = turns.moved or late ~= nil or turns.valve ~= 0
     turns.valve = math.min(due, MILLION)
   elseif late and now - turns.valved_at >= turns.valve_ms / 16 then
     return valve_turn(late) -- nothing passes its own gate: no pops to have a share of, so one now and then
@@ -84,10 +84,7 @@ local function next_turn()
 end
 
 local function write_turns()
-  local fields = {'waiting', turns.total}
-  if turns.moved then
-    fields = {'waiting', turns.total, 'valve', turns.valve, 'valved_at', turns.valved_at}
-  end
+  local fields = {'waiting', turns.total, 'valve', turns.valve, 'valved_at', turns.valved_at}
   for tier in pairs(popped) do
     local n = #fields
     fields[n + 1], fields[n + 2] = 'clock:' .. tier, turns.clock[tier]
