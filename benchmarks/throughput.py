@@ -54,7 +54,7 @@ async def _alternate(server: Measured, runs: Sequence[Run], rounds: int, jobs: i
     with server.client() as client:
         for run in runs:
             client.flushall()
-            await run(max(BATCH, jobs // 10))
+            await run(jobs // 10)
         for _ in range(rounds):
             for n, run in enumerate(runs):
                 client.flushall()

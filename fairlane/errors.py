@@ -40,28 +40,10 @@ class UnknownTier(InvalidRequest):
     code = "unknown_tier"
 
 
-class TierForbidden(FairlaneError):
-    """This tenant may not use this tier. Use another tier, or ask an operator."""
-
-    code, status = "tier_forbidden", 403
-
-
-class TenantForbidden(FairlaneError):
-    """This key may not act for another tenant. Leave the tenant out, or use an operator's key."""
-
-    code, status = "tenant_forbidden", 403
-
-
 class NotFound(FairlaneError):
     """There is nothing with this id, or it is past its retention."""
 
     code, status = "not_found", 404
-
-
-class ModelNotFound(NotFound):
-    """No pool serves this model. Register it, or use one of the known models."""
-
-    code = "model_not_found"
 
 
 class IdempotencyMismatch(FairlaneError):

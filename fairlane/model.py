@@ -11,7 +11,6 @@ Act = Literal[
     "submit", "acquire", "settle", "retry", "release", "lose", "wake", "expire", "cancel", "requeue", "retier",
     "depart", "arrive", "leave_stub",
 ]  # fmt: skip
-Outcome = Literal["succeeded", "failed", "cancelled", "expired"]
 Fairness = Literal["requests", "tokens"]
 GateReason = Literal["open", "down", "draining", "stale", "full", "room", "kv", "slow_tokens"]
 
@@ -185,7 +184,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class TierGate:
-    """How many leases one tier may hold on one backend, decided at a scrape.
+    """How many leases a backend may carry, of all tiers, for one tier to send it one more; decided at a scrape.
 
     `limit` holds while the metrics are fresh, and `why` is the reason given at the limit; `fallback` holds when they
     are stale.
@@ -198,12 +197,15 @@ class TierGate:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep did. `more`: there is more to do at once. `next_at_ms`: when the next thing is due, if known."""
+    """What a sweep did; `moves` are those it looked at.
+
+    `more`: there is more to do at once. `next_at_ms`: when the next thing is due, if known.
+    """
 
     lost: int
     due: int
     expired: int
-    moved: int
+    moves: int
     more: bool
     next_at_ms: int | None
 

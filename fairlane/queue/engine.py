@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Literal, Self, TypeVar, cast
 
 from fairlane.clock import Clock, RedisClock
-from fairlane.errors import FairlaneError, InvalidRequest, NotFound, PayloadTooLarge, UnknownTier
+from fairlane.errors import (
+    FairlaneError,
+    InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
+    StoreFull,
+    StoreUnavailable,
+    UnknownTier,
+)
 from fairlane.ids import RANDOM_LENGTH, Ids, RandomIds, parse_job_id
 from fairlane.model import (
     TENANT_PATTERN,
@@ -39,6 +48,7 @@ from fairlane.queue.store import Store
 
 CALL_JOBS: Final = 100  # jobs in one run of a script: a few milliseconds of Redis's time
 CALL_BYTES: Final = 4 << 20
+MAX_HEAD_BYTES: Final = 64 << 10
 HOPS: Final = 8  # pools that a job may have been moved through
 MOST_MS: Final = 10 * 365 * 86_400_000
 
@@ -88,7 +98,7 @@ class Queue:
 
     async def check(self) -> None:
         """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
-        await self._store.read(ensure_schema(self._store.raw, self._store.namespace))
+        await self._store.bounded(ensure_schema(self._store.raw, self._store.namespace))
 
     async def close(self) -> None:
         await self._store.client.aclose()
@@ -107,18 +117,8 @@ class Queue:
     async def submit_many(self, pool: Pool, specs: Iterable[JobSpec]) -> list[Submitted | FairlaneError]:
         """Takes in many jobs, each on its own: the answers, in the same order, are `submit`'s or its errors."""
         checked = [(spec, self._fault(pool, spec)) for spec in specs]
-        good = [spec for spec, fault in checked if fault is None]
-        answers: list[Submitted | FairlaneError] = []
-        for chunk in _chunks(good):
-            if answers and isinstance(answers[-1], FairlaneError) and answers[-1].status == 503:
-                answers += [answers[-1]] * len(chunk)  # no use in waiting for each chunk's timeout
-                continue
-            try:
-                answers += await self._submit_chunk(pool, chunk)
-            except FairlaneError as error:
-                answers += [error] * len(chunk)
-        rest = iter(answers)
-        return [fault or next(rest) for _, fault in checked]
+        answers = iter(await self._submit_all(pool, [spec for spec, fault in checked if fault is None]))
+        return [fault or next(answers) for _, fault in checked]
 
     async def cancel(self, job_id: str) -> State:
         """Cancels a job in whatever state, wherever it was moved; returns its state. Raises NotFound."""
@@ -134,9 +134,10 @@ class Queue:
         """Leases up to `n` jobs (1 to 100), as many as fair order and the gates allow; large ones fewer at a time.
 
         `call_no` rises with each call of one dispatcher, and its calls are serial. After an error the same `call_no`
-        must be used again: it returns what the lost call leased. Raises StaleCall, InvalidRequest.
+        must be used again: it returns what the lost call leased. A dispatcher that starts again takes a new name.
+        Raises StaleCall, InvalidRequest.
         """
-        if not _DISPATCHER.fullmatch(dispatcher) or not 1 <= n <= CALL_JOBS or call_no < 1:
+        if not (_DISPATCHER.fullmatch(dispatcher) and _is_whole(n, 1, CALL_JOBS) and _is_whole(call_no, 1, 2**53 - 1)):
             raise InvalidRequest(
                 f"acquire takes a dispatcher's name, a call number from 1, and n from 1 to {CALL_JOBS}."
             )
@@ -166,6 +167,7 @@ class Queue:
 
         Safe to repeat. Raises LeaseLost if the lease had ended, NotFound.
         """
+        _check_usage(usage)
         failure = replies.error_json(error) if error else ""
         args = (lease.id, str(lease.token), state, _or_empty(status), result, failure, *_usage_args(usage))
         return cast(State, replies.text(await self._store.run("settle", pool.prefix, *args)))
@@ -184,6 +186,9 @@ class Queue:
 
         `result` is the backend's own error body: a dead job keeps it. Raises LeaseLost, NotFound.
         """
+        _check_usage(usage)
+        if not _is_whole(delay_ms, 0, MOST_MS):
+            raise InvalidRequest("delay_ms is a whole number of milliseconds, from 0 to ten years.", param="delay_ms")
         args = (
             lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64], _or_empty(error.status),
             result, replies.error_json(error), *_usage_args(usage),
@@ -191,7 +196,10 @@ class Queue:
         return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
 
     async def release(self, pool: Pool, lease: Lease) -> State:
-        """Hands a job back unrun: old place, no attempt used. Ends the lease of a cancelled one. Raises LeaseLost."""
+        """Hands a job back unrun: old place, no attempt used. Ends the lease of a cancelled one.
+
+        Safe to repeat, as `retry` is. Raises LeaseLost, NotFound.
+        """
         return cast(State, replies.text(await self._store.run("release", pool.prefix, lease.id, str(lease.token))))
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
@@ -202,7 +210,9 @@ class Queue:
         lost, due, expired, more = (replies.number(item) for item in reply[:4])
         waiting_moves = replies.texts(reply[4])
         for job_id in waiting_moves:
-            await moves.look_after(self._store, self.pools, pool, job_id)
+            # a target that is away keeps its own moves waiting, not the sweep
+            with suppress(StoreUnavailable, StoreFull):
+                await moves.look_after(self._store, self.pools, pool, job_id)
         next_at = replies.text(reply[5])
         return Swept(lost, due, expired, len(waiting_moves), bool(more), int(next_at) if next_at else None)
 
@@ -213,8 +223,10 @@ class Queue:
 
         A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
         """
-        for tier in gates:
+        for tier, gate in gates.items():
             _check_tier(pool, tier)
+            if not (_is_whole(gate.limit, 0, 10**9) and _is_whole(gate.fallback, 0, 10**9)):
+                raise InvalidRequest("A gate's limit and fallback are whole numbers from 0.", param=tier)
         parts = [part for t, g in gates.items() for part in (t, f"{g.limit} {g.fallback} {g.why}")]
         args = (backend, str(counted.done), str(counted.denied), seen, *parts)
         reply = await self._store.run("observe", pool.prefix, *args, repeat=False)  # repeated, it would count twice
@@ -226,7 +238,7 @@ class Queue:
         """Changes the pool's backends. Raises NotFound, InvalidRequest, IllegalTransition (remove one that works)."""
         if not _BACKEND.fullmatch(backend):
             raise InvalidRequest(f"A backend's name has the form {_BACKEND.pattern}.", param="backend")
-        await self._store.run("backend", pool.prefix, backend, act)
+        await self._store.run("backend", pool.prefix, backend, act, repeat=act != "remove")
 
     async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
         """Replaces a tenant's limits in this pool. Raises InvalidRequest."""
@@ -258,10 +270,10 @@ class Queue:
         belongs to a batch.
         """
 
-        async def depart(source: Pool) -> None:
+        async def from_here(source: Pool) -> None:
             await moves.move(self._store, self.pools, source, job_id, target)
 
-        await self.at_job(job_id, depart)
+        await self.at_job(job_id, from_here)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -283,7 +295,8 @@ class Queue:
 
     async def _state(self, job_id: str, act: str) -> State:
         async def run(pool: Pool) -> State:
-            return cast(State, replies.text(await self._store.run(act, pool.prefix, job_id)))
+            # a requeue that is repeated after a lost reply would be refused: the job is queued already
+            return cast(State, replies.text(await self._store.run(act, pool.prefix, job_id, repeat=act == "cancel")))
 
         return await self.at_job(job_id, run)
 
@@ -291,12 +304,21 @@ class Queue:
         """Where single submits meet; those that may be repeated keep to themselves."""
         key = (pool.prefix, keyed)
         if key not in self._gathers:
-
-            async def send(specs: Sequence[JobSpec]) -> Sequence[Submitted | FairlaneError]:
-                return [answer for chunk in _chunks(specs) for answer in await self._submit_chunk(pool, chunk)]
-
-            self._gathers[key] = Gather(send, CALL_JOBS)
+            self._gathers[key] = Gather(lambda specs: self._submit_all(pool, specs), CALL_JOBS)
         return self._gathers[key]
+
+    async def _submit_all(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
+        """Submits chunk by chunk. A chunk that fails is answered with its error; what went before it stays."""
+        answers: list[Submitted | FairlaneError] = []
+        for chunk in _chunks(specs):
+            if answers and isinstance(answers[-1], FairlaneError) and answers[-1].status == 503:
+                answers += [answers[-1]] * len(chunk)  # no use in waiting for each chunk's timeout
+                continue
+            try:
+                answers += await self._submit_chunk(pool, chunk)
+            except FairlaneError as error:
+                answers += [error] * len(chunk)
+        return answers
 
     async def _submit_chunk(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
         args = [a for spec in specs for a in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
@@ -312,7 +334,9 @@ class Queue:
         if tenant is not None:
             _check_tenant(tenant)
         scope = "tier" if tier else "tenant" if tenant else "pool"
-        return replies.number(await self._store.run("pause", pool.prefix, scope, tier or tenant or "", flag)) == 1
+        args = (scope, tier or tenant or "", flag)
+        # repeated after a lost reply it would say that nothing changed
+        return replies.number(await self._store.run("pause", pool.prefix, *args, repeat=False)) == 1
 
     def _fault(self, pool: Pool, spec: JobSpec) -> FairlaneError | None:
         """Why a job cannot be taken in whatever Redis says; None if nothing is wrong with it."""
@@ -321,15 +345,19 @@ class Queue:
             _check_tier(pool, spec.tier)
         except InvalidRequest as error:
             return error
-        if len(spec.body) + len(spec.head) > self._max_body_bytes:
-            return PayloadTooLarge(f"The job has more than {self._max_body_bytes} bytes.")
-        times = (spec.delay_ms, spec.deadline_ms or 0, spec.expected_ms)
-        if not all(0 <= ms <= MOST_MS for ms in times):
-            return InvalidRequest("Delays and deadlines are from 0 to 10 years.")
-        if not 1 <= spec.max_attempts <= 100:
-            return InvalidRequest("max_attempts is from 1 to 100.", param="max_attempts")
-        if not (0 <= spec.input_tokens <= 10**7 and 0 <= spec.output_tokens <= 10**7):
-            return InvalidRequest("Token estimates are from 0 to 10 million.")
+        if len(spec.body) > self._max_body_bytes or len(spec.head) > MAX_HEAD_BYTES:
+            return PayloadTooLarge(f"The most is {self._max_body_bytes} bytes of body and {MAX_HEAD_BYTES} of head.")
+        for name, text in (("idempotency_key", spec.idempotency_key), ("batch_id", spec.batch_id)):
+            if text is not None and not (1 <= len(text) <= 512 and _is_encodable(text)):
+                return InvalidRequest(f"{name} has 1 to 512 characters that can be written as UTF-8.", param=name)
+        times = {"delay_ms": spec.delay_ms, "deadline_ms": spec.deadline_ms or 0, "expected_ms": spec.expected_ms}
+        for name, ms in times.items():
+            if not _is_whole(ms, 0, MOST_MS):
+                return InvalidRequest(f"{name} is a whole number of milliseconds, from 0 to ten years.", param=name)
+        if not _is_whole(spec.max_attempts, 1, 100):
+            return InvalidRequest("max_attempts is a whole number from 1 to 100.", param="max_attempts")
+        if not (_is_whole(spec.input_tokens, 0, 10**7) and _is_whole(spec.output_tokens, 0, 10**7)):
+            return InvalidRequest("Token estimates are whole numbers from 0 to 10 million.", param="input_tokens")
         return None
 
 
@@ -357,13 +385,31 @@ def _check_tier(pool: Pool, tier: str) -> None:
         raise UnknownTier(f"There is no tier {tier!r}. The tiers are {', '.join(pool.policy.tiers)}.", param="tier")
 
 
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_usage(usage: Usage | None) -> None:
+    if usage and not (_is_whole(usage.input_tokens, 0, 10**9) and _is_whole(usage.output_tokens, 0, 10**9)):
+        raise InvalidRequest("Usage is in whole tokens, from 0 to a billion.", param="usage")
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _check_limits(limits: Limits) -> None:
     if not 0.01 <= limits.weight <= 1000:
         raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
     for name in ("max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting"):
+        least = 1 if name.endswith("per_minute") else 0
         value = getattr(limits, name)
-        if (value is not None and not 0 <= value <= 10**9) or (value == 0 and name.endswith("per_minute")):
-            raise InvalidRequest(f"{name} is a whole number, or none for no limit.", param=name)
+        if value is not None and not _is_whole(value, least, 10**9):
+            raise InvalidRequest(f"{name} is a whole number from {least}, or None for no limit.", param=name)
 
 
 def _why_not(word: str) -> FairlaneError:

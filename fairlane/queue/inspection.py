@@ -7,6 +7,7 @@ shown twice or left out while the line moves; indexes are paged by rank, newest 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar, cast
 
 from fairlane.errors import InvalidRequest, NotFound
@@ -59,7 +60,7 @@ class Inspection:
         """Everything about one job, wherever it was moved. Raises NotFound."""
 
         async def read(pool: Pool) -> Job:
-            fields = await self._store.read(self._store.client.hgetall(pool.key("job", job_id)))
+            fields = await self._store.bounded(self._store.client.hgetall(pool.key("job", job_id)))
             return _job(job_id, pool, {name.decode(): value for name, value in fields.items()})
 
         return await self._at_job(job_id, read)
@@ -85,30 +86,33 @@ class Inspection:
             pipe.zcard(pool.key(index))
         pipe.hexists(pool.key("pool"), "paused")
         pipe.hget(pool.key("pool"), "backends")
-        *by_tier, delayed, leased, held, dead, paused, names = await self._store.read(pipe.execute())
+        *by_tier, delayed, leased, held, dead, paused, names = await self._store.bounded(pipe.execute())
         tiers = tuple(_tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
         known = cast("bytes | None", names) or b""
-        backends = tuple([await self.backend(pool, name.decode()) for name in known.split()])
+        backends: list[BackendView] = []
+        for name in known.split():
+            with suppress(NotFound):  # removed in the meantime
+                backends.append(await self.backend(pool, name.decode()))
         delayed, leased, held, dead = (cast(int, count) for count in (delayed, leased, held, dead))
-        return Overview(tiers, delayed, leased, held, dead, bool(paused), backends)
+        return Overview(tiers, delayed, leased, held, dead, bool(paused), tuple(backends))
 
     async def backend(self, pool: Pool, name: str) -> BackendView:
         """One backend. Raises NotFound."""
-        fields = await self._store.read(self._store.client.hgetall(pool.key("backend", name)))
+        fields = await self._store.bounded(self._store.client.hgetall(pool.key("backend", name)))
         if not fields:
             raise NotFound(f"There is no backend {name!r} in this pool.")
         return _backend_view(name, fields)
 
     async def limits(self, pool: Pool, tenant: str) -> Limits:
         """A tenant's limits in this pool; the defaults if none were set."""
-        return replies.limits(await self._store.read(self._store.client.hget(pool.key("tenant", tenant), "limits")))
+        return replies.limits(await self._store.bounded(self._store.client.hget(pool.key("tenant", tenant), "limits")))
 
     async def tenants(
         self, pool: Pool, tier: str, cursor: int = 0, limit: int = 100
     ) -> tuple[list[TenantView], int | None]:
         """The tenants with queued work in one tier, the one that waits longest first."""
         stop = cursor + _bounded(limit) - 1
-        rows = await self._store.read(
+        rows = await self._store.bounded(
             self._store.client.zrange(pool.key("oldest", tier), cursor, stop, withscores=True)
         )
         if not rows:
@@ -118,7 +122,7 @@ class Inspection:
         for name in names:
             pipe.hmget(pool.key("tenant", name.decode()), ["waiting", "inflight"])
             pipe.zscore(pool.key("held"), name.decode())
-        answers = iter(await self._store.read(pipe.execute()))
+        answers = iter(await self._store.bounded(pipe.execute()))
         views: list[TenantView] = []
         for (name, at), counts, held in zip(rows, answers, answers, strict=True):
             waiting, inflight = (int(n or 0) for n in cast("list[bytes | None]", counts))
@@ -133,7 +137,7 @@ class Inspection:
         pipe = self._store.client.pipeline(transaction=False)
         pipe.xrange(pool.key("line", tier, tenant), f"{cursor + 1}-0", "+", count)
         pipe.zrangebyscore(pool.key("rejoin", tier, tenant), f"({cursor}", "+inf", 0, count, True)
-        streamed, back = await self._store.read(pipe.execute())
+        streamed, back = await self._store.bounded(pipe.execute())
         entries = cast("list[tuple[bytes, Fields]]", streamed)
         ids = [(int(entry.split(b"-")[0]), fields[b"j"].split()[0]) for entry, fields in entries]
         ids += [(int(score), job_id) for job_id, score in cast("list[tuple[bytes, float]]", back)]
@@ -146,7 +150,7 @@ class Inspection:
         stop = cursor + _bounded(limit) - 1
         latest_first = index in ("done", "dead")
         key = pool.key(_INDEX[index])
-        ids = await self._store.read(self._store.client.zrange(key, cursor, stop, desc=latest_first))
+        ids = await self._store.bounded(self._store.client.zrange(key, cursor, stop, desc=latest_first))
         return await self._brief(pool, ids), (stop + 1 if len(ids) == limit else None)
 
     async def _brief(self, pool: Pool, ids: Sequence[bytes]) -> list[Job]:
@@ -156,7 +160,7 @@ class Inspection:
         for job_id in ids:
             pipe.hmget(pool.key("job", job_id.decode()), _BRIEF)
         jobs: list[Job] = []
-        for job_id, values in zip(ids, await self._store.read(pipe.execute()), strict=True):
+        for job_id, values in zip(ids, await self._store.bounded(pipe.execute()), strict=True):
             known = zip(_BRIEF, cast("list[bytes | None]", values), strict=True)
             fields = {name: value for name, value in known if value is not None}
             if "tier" in fields and fields["state"] != b"moved":  # else it is past its retention

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlane.errors import IllegalTransition, NotFound, UnknownTier
+from fairlane.errors import IllegalTransition, NotFound
 from fairlane.queue import replies
 from fairlane.queue.pools import Pool, Pools
 from fairlane.queue.replies import MovedAway
@@ -19,14 +19,13 @@ TAKE_OVER_MS: Final = 10_000
 
 async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Pool) -> None:
     """Moves a waiting job. Raises NotFound, UnknownTier, IllegalTransition, MovedAway (it is elsewhere already)."""
-    state, tier, went = await store.read(store.client.hmget(source.key("job", job_id), ["state", "tier", "moved_to"]))
+    state, went = await store.bounded(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
     if state in (b"moving", b"moved"):
         raise MovedAway(state.decode(), (went or b"").decode())
-    if tier is not None and tier.decode() not in target.policy.tiers:
-        raise UnknownTier(f"The pool {target.name!r} has no tier {tier.decode()!r}.")
     if source.code == target.code and state in (b"queued", b"delayed"):
         return
-    reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS)))
+    tiers = f" {' '.join(target.policy.tiers)} "
+    reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS), tiers))
     await _copy(store, pools, source, job_id, reply)
     if (went := replies.text(reply[0])) != target.code:
         raise IllegalTransition(f"The job was on its way to the pool {(await pools.by_code(went)).name!r}.")
@@ -35,7 +34,7 @@ async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Po
 async def finish(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
     """Finishes a move that is under way, if it still is."""
     try:
-        reply = replies.items(await store.run("depart", source.prefix, job_id, "", str(TAKE_OVER_MS), repeat=False))
+        reply = replies.items(await store.run("depart", source.prefix, job_id, "", str(TAKE_OVER_MS), "", repeat=False))
     except (MovedAway, NotFound, IllegalTransition):
         return  # somebody else finished it
     await _copy(store, pools, source, job_id, reply)
@@ -43,12 +42,12 @@ async def finish(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
 
 async def look_after(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
     """The sweeper's look at a job that moved: finishes a broken move, forgets the stub of a job that is gone."""
-    state, went = await store.read(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
+    state, went = await store.bounded(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
     if state == b"moving":
         await finish(store, pools, source, job_id)
     elif state == b"moved" and went:
         target = await pools.by_code(went.decode())
-        exists = await store.read(store.client.exists(target.key("job", job_id)))
+        exists = await store.bounded(store.client.exists(target.key("job", job_id)))
         again = str(source.policy.result_ttl_ms) if exists else ""
         await store.run("check_move", source.prefix, job_id, again)
 
@@ -57,5 +56,6 @@ async def _copy(store: Store, pools: Pools, source: Pool, job_id: str, reply: li
     target = await pools.by_code(replies.text(reply[0]))
     fields = dict(replies.pairs(replies.items(reply[1])))
     parts = [part for field in fields.items() for part in field]
-    await store.run("arrive", target.prefix, job_id, fields["hop"].decode(), *parts)
-    await store.run("leave_stub", source.prefix, job_id, str(source.policy.result_ttl_ms))
+    hop = fields["hop"].decode()
+    await store.run("arrive", target.prefix, job_id, hop, *parts)
+    await store.run("leave_stub", source.prefix, job_id, hop, str(source.policy.result_ttl_ms))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Final, cast
 
@@ -13,6 +14,7 @@ from fairlane.model import TIER_PATTERN, Fairness, Policy
 from fairlane.queue import keys, replies
 from fairlane.queue.store import Store
 
+MOST: Final = 10 * 365 * 86_400_000  # ten years in ms; also more jobs than a Redis holds
 _TIER: Final = re.compile(TIER_PATTERN)
 
 
@@ -53,7 +55,7 @@ class Pools:
 
     async def by_name(self, name: str) -> Pool:
         """Raises NotFound if no such pool was ever opened."""
-        code = await self._store.read(self._store.client.hget(keys.pools(self._store.namespace), name))
+        code = await self._store.bounded(self._store.client.hget(keys.pools(self._store.namespace), name))
         if code is None:
             raise NotFound(f"There is no pool {name!r}.")
         return await self.by_code(code.decode())
@@ -62,17 +64,23 @@ class Pools:
         """Raises NotFound if no pool has this code."""
         if (known := self._by_code.get(code)) is not None:
             return known
-        name = await self._store.read(self._store.client.hget(keys.codes(self._store.namespace), code))
+        name = await self._store.bounded(self._store.client.hget(keys.codes(self._store.namespace), code))
         if name is None:
             raise NotFound()
         prefix = keys.prefix(self._store.namespace, code)
-        stored = await self._store.read(self._store.client.hgetall(keys.key(prefix, "pool")))
+        stored = await self._store.bounded(self._store.client.hgetall(keys.key(prefix, "pool")))
+        if b"tiers" not in stored:
+            raise NotFound(f"The pool {name.decode()!r} was registered but not set up. Open it again.")
         return self._remember(Pool(name.decode(), code, prefix, _policy({k.decode(): v for k, v in stored.items()})))
 
     async def all(self) -> list[Pool]:
         """Every pool, by name."""
-        codes = await self._store.read(self._store.client.hgetall(keys.pools(self._store.namespace)))
-        return [await self.by_code(code.decode()) for _, code in sorted(codes.items())]
+        codes = await self._store.bounded(self._store.client.hgetall(keys.pools(self._store.namespace)))
+        pools: list[Pool] = []
+        for _, code in sorted(codes.items()):
+            with suppress(NotFound):  # registered, but not set up yet
+                pools.append(await self.by_code(code.decode()))
+        return pools
 
     def _remember(self, pool: Pool) -> Pool:
         self._by_code[pool.code] = pool
@@ -85,8 +93,11 @@ def _check(policy: Policy) -> None:
         raise InvalidRequest(f"There are 1 to 10 tiers, each named once, of the form {TIER_PATTERN}.", param="tiers")
     for field in fields(policy):
         value = getattr(policy, field.name)
-        if isinstance(value, int | float) and not (value > 0 or (value == 0 and field.name == "gamma")):
-            raise InvalidRequest(f"{field.name} must be greater than 0.", param=field.name)
+        if field.name == "gamma":
+            if not 0 <= value <= 1000:
+                raise InvalidRequest("gamma is from 0 to 1000 per second.", param="gamma")
+        elif isinstance(value, int | float) and not (isinstance(value, int) and 1 <= value <= MOST):
+            raise InvalidRequest(f"{field.name} is a whole number from 1 to {MOST}.", param=field.name)
 
 
 def _settings(policy: Policy) -> dict[str, str]:

@@ -17,6 +17,7 @@ from fairlane.errors import (
     NotFound,
     QueueFull,
     StaleCall,
+    UnknownTier,
 )
 from fairlane.model import Attempt, Job, JobError, JobSpec, Lease, Limits, State, Submitted, Usage
 from fairlane.queue.scripts import Reply
@@ -52,13 +53,15 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
     word, _, rest = words.partition(" ")
     match word:
         case "NOTFOUND":
-            return NotFound()
+            return NotFound("There is no such backend in this pool." if "backend" in rest else None)
         case "ILLEGAL":
             return IllegalTransition(f"The job is {rest}; that does not allow this.")
         case "LOST":
             return LeaseLost()
         case "STALE":
             return StaleCall()
+        case "TIER":
+            return UnknownTier(f"The target pool has no tier {rest!r}.")
         case "BATCH":
             return IllegalTransition("A job of a batch stays in its pool. It can change its tier.")
         case "FULL":

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Awaitable
 from typing import Final, TypeVar, cast
 
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
 
 from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
@@ -41,23 +41,23 @@ class Store:
         """
         now = self._clock.now_ms()
         now_arg = "" if now is None else str(now)
-        return await self.read(self._try(name, prefix, (now_arg, *args), TRIES if repeat else 1))
+        return await self.bounded(self._try(name, prefix, (now_arg, *args), TRIES if repeat else 1))
 
     async def _try(self, name: str, prefix: str, args: tuple[str | bytes, ...], tries: int) -> Reply:
         while True:
             tries -= 1
             try:
                 return await script(name).run(self.client, prefix, *args)
-            except TimeoutError:
-                raise
             except ConnectionError:
                 if tries == 0:
                     raise
             except ResponseError as error:
-                raise replies.refusal(str(error)) or error from error
+                if refusal := replies.refusal(str(error)):
+                    raise refusal from error
+                raise
 
-    async def read(self, command: Awaitable[T]) -> T:
-        """Awaits a command, for `timeout_s` at the most."""
+    async def bounded(self, command: Awaitable[T]) -> T:
+        """The answer of a command, within `timeout_s` and with our errors."""
         task = asyncio.current_task()
         cancels = task.cancelling() if task else 0
         try:
@@ -69,5 +69,5 @@ class Store:
                 return answer
         except builtins.TimeoutError as error:
             raise StoreUnavailable(retry_after=1) from error
-        except RedisError as error:
+        except (RedisError, RedisClusterException) as error:
             raise store_error(error) from error

@@ -67,7 +67,7 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     await queue.move(moved, target)
     yield "sweep moves"
     clock.advance(pool.policy.result_ttl_ms)
-    assert (await queue.sweep(pool)).moved == 1
+    assert (await queue.sweep(pool)).moves == 1
     yield "observe"
     await set_gate(queue, pool, "b1", 0)
     assert await take(queue, pool) == []

@@ -147,30 +147,3 @@ async def test_every_reader_gets_its_own_jobs_result_and_any_number_of_them(queu
     readers = [another_process(queue).inspect.job(id_) for _ in range(5) for id_ in ids]
     jobs = await asyncio.gather(*readers)
     assert [(job.id, job.result) for job in jobs] == [(id_, id_.encode()) for id_ in ids] * 5
-
-
-async def test_whoever_waits_is_told(queue: Queue, pool: Pool, client: Any, clock: ManualClock) -> None:
-    """Each message may be lost without harm; but they are sent."""
-    (id_,) = await submit(queue, pool)
-    lease = await take_one(queue, pool)
-    assert await take(queue, pool) == []
-    channels = {name: pool.key(*name) for name in (("wake",), ("control",), ("settled", id_))}
-    heard: list[tuple[str, str]] = []
-    async with client.pubsub() as pubsub:
-        await pubsub.subscribe(*channels.values())
-
-        async def until(channel: str) -> None:
-            async for message in pubsub.listen():
-                if message["type"] == "message":
-                    heard.append((message["channel"].decode().removeprefix(pool.prefix), message["data"].decode()))
-                    if heard[-1][0] == channel:
-                        return
-
-        await submit(queue, pool, "bob")
-        await until("wake")
-        await queue.cancel(id_)
-        await until(f"settled:{id_}")
-        await queue.release(pool, lease)
-    assert ("control", f"cancel {id_}") in heard
-    assert (f"settled:{id_}", "cancelled") in heard
-    assert ("wake", "default") in heard

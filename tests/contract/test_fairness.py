@@ -11,7 +11,7 @@ import pytest
 from fairlane.model import Lease, Limits, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from tests.contract.acts import drain, finish, spec, submit, submit_all, take, take_one, tenants_of
+from tests.contract.acts import REFUSED, drain, finish, spec, submit, submit_all, take, take_one, tenants_of
 
 pytestmark = pytest.mark.usefixtures("invariants")
 
@@ -170,3 +170,12 @@ async def test_work_of_unknown_size_takes_turns_too(queue: Queue, pool: Pool) ->
     for tenant in ("ann", "bob"):
         await submit(queue, pool, tenant, n=6, input_tokens=0, output_tokens=0)
     assert Counter(tenants_of(await take(queue, pool, 6))) == {"ann": 3, "bob": 3}
+
+
+@by_tokens
+async def test_what_a_failed_attempt_used_counts_too(queue: Queue, pool: Pool) -> None:
+    await submit(queue, pool, "ann", n=5, output_tokens=50)
+    await submit(queue, pool, "bob", n=20, output_tokens=50)
+    (first,) = [lease for lease in await take(queue, pool, 2) if lease.tenant == "ann"]
+    await queue.retry(pool, first, REFUSED, delay_ms=0, usage=Usage(0, 500))
+    assert tenants_of(await take(queue, pool, 8)) == ["bob"] * 8

@@ -150,8 +150,10 @@ async def test_a_backend_that_nobody_observed_gets_one_job_at_a_time(queue: Queu
 async def test_adding_a_backend_twice_changes_nothing(queue: Queue, pool: Pool) -> None:
     await submit(queue, pool, n=2)
     await take_one(queue, pool)
+    await queue.set_backend(pool, "b1", "drain")
     await queue.set_backend(pool, "b1", "add")
     assert await live(queue, pool) == 1
+    assert await take(queue, pool) == [], "it still drains"
     assert [backend.name for backend in (await queue.inspect.overview(pool)).backends] == ["b1"]
 
 

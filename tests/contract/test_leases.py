@@ -122,10 +122,32 @@ async def test_an_outcome_is_written_once(queue: Queue, pool: Pool) -> None:
     assert await queue.settle(pool, lease, "failed", status=500, result=b"2") == "succeeded"
     assert await queue.inspect.job(lease.id) == before
     assert await live(queue, pool) == 0
-    with pytest.raises(LeaseLost):
-        await queue.retry(pool, lease, REFUSED, delay_ms=0)
-    with pytest.raises(LeaseLost):
-        await queue.release(pool, lease)
+    assert await queue.retry(pool, lease, REFUSED, delay_ms=0) == "succeeded"
+    assert await queue.release(pool, lease) == "succeeded"
+    assert await queue.inspect.job(lease.id) == before
+
+
+async def test_what_ends_a_lease_may_be_repeated_and_changes_nothing(queue: Queue, pool: Pool) -> None:
+    """Nobody knows whether it was done when its reply is lost."""
+    await submit(queue, pool, n=3, max_attempts=2)
+    delayed, queued, released = await take(queue, pool, 3)
+    acts = (
+        lambda: queue.retry(pool, delayed, REFUSED, delay_ms=5000),
+        lambda: queue.retry(pool, queued, REFUSED, delay_ms=0),
+        lambda: queue.release(pool, released),
+    )
+    states = [await act() for act in acts]
+    before = [await queue.inspect.job(lease.id) for lease in (delayed, queued, released)]
+    assert states == ["delayed", "queued", "queued"]
+    assert [await act() for act in acts] == states
+    assert [await queue.inspect.job(lease.id) for lease in (delayed, queued, released)] == before
+    for lease in (delayed, queued, released):
+        with pytest.raises(LeaseLost):
+            await queue.settle(pool, lease, "succeeded")
+    assert [(lease.id, lease.attempt) for lease in await take(queue, pool, 3)] == [(queued.id, 2), (released.id, 1)]
+    for act in acts[1:]:
+        with pytest.raises(LeaseLost):
+            await act()
 
 
 async def test_a_lost_lease_changes_nothing_any_more(queue: Queue, pool: Pool, clock: ManualClock) -> None:
@@ -136,6 +158,14 @@ async def test_a_lost_lease_changes_nothing_any_more(queue: Queue, pool: Pool, c
     await refused(queue, pool, lost)
     await finish(queue, pool, [now])
     await refused(queue, pool, lost)
+
+
+@pytest.mark.parametrize("changes", [{"max_attempts": 1}, {"deadline_ms": 1}], ids=["dead", "expired"])
+async def test_a_lost_lease_that_was_the_last_changes_nothing_either(
+    queue: Queue, pool: Pool, clock: ManualClock, changes: dict[str, int]
+) -> None:
+    await submit(queue, pool, **changes)
+    await refused(queue, pool, await lose(queue, pool, clock))
 
 
 async def test_each_lease_of_a_job_has_a_greater_token(queue: Queue, pool: Pool, clock: ManualClock) -> None:

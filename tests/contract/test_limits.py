@@ -192,3 +192,11 @@ async def test_a_held_tenant_goes_unnoticed_by_the_others(queue: Queue, pool: Po
     assert (explained.rank, explained.held_by) == (None, "inflight")
     assert explained.tenants <= len(others), "no pop passes over one that is held"
     assert sum(turns[other] for other in others) == 199
+
+
+async def test_a_new_weight_keeps_the_credit_of_the_work_that_waits(queue: Queue, pool: Pool) -> None:
+    await submit(queue, pool, "ann", n=5, expected_ms=1)
+    await submit(queue, pool, "bob", n=5, expected_ms=10_000_000)
+    await queue.set_limits(pool, "ann", Limits(weight=0.01))
+    turns = Counter(tenants_of(await take(queue, pool, 5)))
+    assert turns == {"ann": 2, "bob": 3}, "her head start is of one turn, of a hundred of his"

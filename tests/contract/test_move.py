@@ -138,9 +138,9 @@ async def test_a_move_that_broke_off_is_finished(
     someone = another_process(queue)
     if touch == "sweep":
         clock.advance(TAKE_OVER_MS - 1)
-        assert (await someone.sweep(pool)).moved == 0
+        assert (await someone.sweep(pool)).moves == 0
         clock.advance(1)
-        assert (await someone.sweep(pool)).moved == 1
+        assert (await someone.sweep(pool)).moves == 1
     else:
         await TOUCHES[touch](someone, id_)
     assert await raw_state(queue, pool, id_) == "moved"
@@ -225,7 +225,7 @@ async def test_a_way_back_that_broke_off_is_finished(
     await queue.move(id_, target)
     await break_off(queue, id_, pool, step)
     clock.advance(TAKE_OVER_MS)
-    assert (await queue.sweep(target)).moved == 1
+    assert (await queue.sweep(target)).moves == 1
     assert (await queue.inspect.job(id_)).pool == "llama"
     assert ids_of(await take(queue, pool, 9)) == [id_]
 
@@ -273,7 +273,7 @@ async def test_a_stub_is_kept_while_its_job_is_there_and_no_longer(
     (id_,) = await submit(queue, pool)
     await queue.move(id_, target)
     clock.advance(60_000)
-    assert (await queue.sweep(pool)).moved == 1
+    assert (await queue.sweep(pool)).moves == 1
     assert (await queue.inspect.job(id_)).state == "queued"
     assert (await queue.sweep(pool)).next_at_ms == clock.now_ms() + 60_000
     await finish(queue, target, [await take_one(queue, target)])

@@ -23,7 +23,7 @@ from tests.contract.answering import deaf_server, refusing_server
 from tests.servers import ValkeyServer
 
 TIMEOUT_S = 0.3
-SOON_S = 3 * TIMEOUT_S  # an answer within the timeout, on a machine that is busy
+SOON_S = 5 * TIMEOUT_S  # an answer within the timeout, on a machine that is busy
 UNSEEN = Pool("llama", "aaaa", keys.prefix("fl", "aaaa"), Policy())
 
 
@@ -102,7 +102,7 @@ async def test_however_many_submit_to_a_frozen_server_each_is_told_in_time() -> 
             os.kill(server.pid, signal.SIGSTOP)
             try:
                 began = time.monotonic()
-                calls = [queue.submit(pool, spec()) for _ in range(600)]
+                calls = [queue.submit(pool, spec()) for _ in range(1000)]
                 answers = await asyncio.gather(*calls, return_exceptions=True)
                 assert time.monotonic() - began < SOON_S
             finally:

@@ -19,7 +19,7 @@ LEASE_MS = 30_000
 
 async def test_with_nothing_to_do_it_says_so(queue: Queue, pool: Pool) -> None:
     swept = await queue.sweep(pool)
-    assert (swept.lost, swept.due, swept.expired, swept.moved, swept.more, swept.next_at_ms) == (
+    assert (swept.lost, swept.due, swept.expired, swept.moves, swept.more, swept.next_at_ms) == (
         0,
         0,
         0,

@@ -63,8 +63,8 @@ class OracleTier:
     clock: int = 0
     since: int | None = None
     paused: bool = False
-    v: dict[str, int] = field(default_factory=dict)  # every tenant's virtual time; `runnable` says who is in the ring
-    runnable: set[str] = field(default_factory=set)
+    v: dict[str, int] = field(default_factory=dict)  # virtual times of those in the ring
+    left: dict[str, int] = field(default_factory=dict)  # … and of those who left it
 
 
 class Oracle:
@@ -105,9 +105,12 @@ class Oracle:
 
     def score(self, tier: str, tenant: str) -> int:
         """The place in the ring: virtual time less the credit of the head, at most one turn."""
+        return self.tiers[tier].v[tenant] - self.credit(tier, tenant)
+
+    def credit(self, tier: str, tenant: str) -> int:
         head = self.line(tier, tenant)[0]
         share = min(1, head.boost / self.policy.boost_max_ms)
-        return self.tiers[tier].v[tenant] - math.floor(share * self.cost(tenant, head.tokens))
+        return math.floor(share * self.cost(tenant, head.tokens))
 
     def hold_of(self, name: str) -> float | None:
         tenant, limits = self.tenants[name], self.tenants[name].limits
@@ -125,15 +128,25 @@ class Oracle:
         """Puts the tenant into the rings where it may run and out of the others; call it after anything changed."""
         for name, tier in self.tiers.items():
             may = bool(self.line(name, tenant)) and self.tenants[tenant].held_until is None
-            if may and tenant not in tier.runnable:
-                tier.runnable.add(tenant)
-                tier.v[tenant] = max(tier.v.get(tenant, 0), tier.clock)
-            elif not may:
-                tier.runnable.discard(tenant)
+            if may and tenant not in tier.v:
+                start = self.start(name, self.credit(name, tenant))
+                tier.v[tenant] = max(start, tier.left.pop(tenant, 0))
+            elif not may and tenant in tier.v:
+                v = tier.v.pop(tenant)
+                start = self.start(name, 0)
+                for gone in sorted((at, t) for t, at in tier.left.items() if at <= start)[:4]:
+                    del tier.left[gone[1]]
+                tier.left[tenant] = v
             self.start_wait(tier)
 
+    def start(self, tier: str, own_credit: int) -> int:
+        """Where a newcomer starts: at the clock, but right after the first in the ring at the latest."""
+        ring = self.tiers[tier]
+        first = min((self.score(tier, t) for t in ring.v), default=None)
+        return ring.clock if first is None else min(ring.clock, first + own_credit + 1)
+
     def start_wait(self, tier: OracleTier) -> None:
-        runs = bool(tier.runnable) and not tier.paused and not self.paused
+        runs = bool(tier.v) and not tier.paused and not self.paused
         tier.since = None if not runs else self.now if tier.since is None else tier.since
 
     def place(self, tenant: str) -> None:
@@ -149,10 +162,10 @@ class Oracle:
 
     def correct(self, job: OracleJob, by: int) -> None:
         tier = self.tiers[job.tier]
-        if by and job.tenant in tier.runnable:
+        if by and job.tenant in tier.v:
             tier.v[job.tenant] += by
-        elif by:
-            tier.v[job.tenant] = max(tier.v.get(job.tenant, 0), tier.clock) + by
+        elif by and (job.tenant in tier.left or by > 0):
+            tier.left[job.tenant] = tier.left.get(job.tenant, self.start(job.tier, 0)) + by
 
     # --- acts ---------------------------------------------------------------------------------------------------------
 
@@ -220,12 +233,14 @@ class Oracle:
 
     def pop(self, tier: str, backend: str) -> str:
         ring = self.tiers[tier]
-        tenant = min(ring.runnable, key=lambda name: (self.score(tier, name), name))
+        tenant = min(ring.v, key=lambda name: (self.score(tier, name), name))
         job = self.line(tier, tenant)[0]
         job.state, job.backend, job.lease_until = "leased", backend, self.now + self.policy.lease_ms
         job.tries, job.token, job.charged = job.tries + 1, job.token + 1, self.cost(tenant, job.tokens)
         ring.clock = max(ring.clock, ring.v[tenant])
         ring.v[tenant] += job.charged
+        if not self.line(tier, tenant):  # it leaves: its turn moves the clock by its share
+            ring.clock += job.charged // len(ring.v)
         self.charge_rates(tenant, 1, job.input + job.output)
         self.place(tenant)
         return job.name

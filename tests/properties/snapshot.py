@@ -34,6 +34,7 @@ async def of_redis(client: Any, pool: Pool) -> Snapshot:
         "clock": {tier: int(shared.get(f"clock:{tier}", 0)) for tier in tiers},
         "queued": {tier: int(shared.get(f"waiting:{tier}", 0)) for tier in tiers},
         "ring": {tier: await _ring(client, pool, tier, shared) for tier in tiers},
+        "left": {tier: await scores(pool.key("left", tier)) for tier in tiers},
         "oldest": {tier: await scores(pool.key("oldest", tier)) for tier in tiers},
         "valve": (int(shared.get("valve", 0)), int(shared.get("valved_at", 0))),
         "rates": await _rates(client, pool, keys),
@@ -118,7 +119,8 @@ def of_oracle(oracle: Oracle) -> Snapshot:
         "since": {name: t.since for name, t in oracle.tiers.items() if t.since is not None},
         "clock": {name: t.clock for name, t in oracle.tiers.items()},
         "queued": {tier: sum(j.state == "queued" and j.tier == tier for j in waiting) for tier in oracle.tiers},
-        "ring": {tier: {t: oracle.score(tier, t) for t in oracle.tiers[tier].runnable} for tier in oracle.tiers},
+        "ring": {tier: {t: oracle.score(tier, t) for t in oracle.tiers[tier].v} for tier in oracle.tiers},
+        "left": {name: tier.left for name, tier in oracle.tiers.items()},
         "oldest": {tier: {t: heads[tier, t][0].at for t in oracle.tenants if heads[tier, t]} for tier in oracle.tiers},
         "valve": (oracle.valve, oracle.valved_at),
         "rates": {

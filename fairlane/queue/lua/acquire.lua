@@ -1,13 +1,13 @@
--- Leases up to `n` jobs (or 4 MiB of payload) to one dispatcher: from the highest tier whose gate is open, round robin among its tenants.
+-- Leases up to `n` jobs to one dispatcher, none more once it has 4 MiB of bodies: from the highest tier whose gate is open, round robin among its tenants.
 -- A call that is repeated because its reply was lost leases nothing new: it returns those of its leases that still live.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', dispatcher, call number (rising per dispatcher), n
--- returns  a list a job: id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
---          until, head, body
+-- returns  {a job: {id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
+--          until, head, body}, …}
 -- errors   STALE a later call of this dispatcher was answered already
 -- events   none; PUBLISH none
--- cost     O(n · (log T + B) + K): T tenants in the ring, B backends, K tiers
+-- cost     O(n · (K + log T + B) + K · B): T tenants in the ring, B backends, K tiers
 -- include: pop
 
 local BYTES_MOST = 4194304 -- of payload: large jobs come fewer at a time
@@ -49,7 +49,7 @@ for _ = 1, n do
   end
 end
 
--- Every first write here frees: a script whose first write does may go on although Redis is full (see drain.lua).
+-- A script whose first write frees may go on although Redis is full (drain.lua): take_head's does, and else this DEL.
 if next(popped) then
   write_pops()
 else

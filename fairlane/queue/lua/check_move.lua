@@ -1,4 +1,4 @@
--- The sweeper looked at a move: puts the next look off, or forgets the stub of a job that no longer exists.
+-- The sweeper looked at a stub: puts the next look off, or forgets the stub of a job that no longer exists.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, ms until the next look | '' to forget
@@ -9,9 +9,11 @@
 -- include: time job
 
 local id = ARGV[2]
-if ARGV[3] ~= '' then
+if load_job(id, 'state').state ~= 'moved' then
+  return
+elseif ARGV[3] ~= '' then
   redis.call('ZADD', moves_key, 'XX', now + ARGV[3], id)
-elseif load_job(id, 'state').state == 'moved' then
+else
   redis.call('ZREM', moves_key, id)
   redis.call('DEL', job_key(id))
 end

@@ -2,9 +2,10 @@
 -- Repeated, it returns the same again. The sweeper finishes a move that broke off.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', id, code of the target | '' to go on with a move under way, ms after which the sweeper takes the move over
+-- ARGV     now | '', id, code of the target | '' to go on with a move under way, ms after which the sweeper takes the
+--          move over, tiers of the target: ' a b … '
 -- returns  the code of the pool it really goes to, then the hash's names and values
--- errors   NOTFOUND; ELSEWHERE; ILLEGAL <state>; BATCH jobs of a batch change tier only
+-- errors   NOTFOUND; ELSEWHERE; TIER the target has no such tier; ILLEGAL <state>; BATCH jobs of a batch change tier only
 -- events   none; PUBLISH none
 -- cost     O(log N)
 -- include: return
@@ -18,6 +19,9 @@ end
 if job.state ~= 'moving' then
   if target == '' or not FROM.depart[job.state] then
     return refuse(job)
+  end
+  if not string.find(ARGV[5], ' ' .. job.tier .. ' ', 1, true) then
+    return redis.error_reply('TIER ' .. job.tier)
   end
   stop_waiting(job, tenant_of(job.tenant))
   redis.call('ZREM', deadlines_key, id)

@@ -8,7 +8,7 @@
 --          {tier, depth, …} from the top down to its own, {backend, live, limit, reason | 'open', seen, …}
 -- errors   NOTFOUND; ELSEWHERE
 -- events   none; PUBLISH none
--- cost     O(bound + log T + K + B)
+-- cost     O(bound + log T + K · B)
 -- include: hold gate
 
 local job = load_job(ARGV[2], 'state', 'tenant', 'tier', 'seq')

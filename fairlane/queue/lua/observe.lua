@@ -1,4 +1,4 @@
--- Writes what a scrape of one backend led to: how many leases each tier may hold there, and the numbers behind it.
+-- Writes what a scrape of one backend led to: how many leases it may carry for each tier, and the numbers behind it.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', backend, settles and refusals that the decision has taken into account, what was seen (JSON, for

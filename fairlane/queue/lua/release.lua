@@ -1,5 +1,5 @@
 -- Hands a job back unrun (drain, refused connection): it waits again at its old place, its attempt does not count and
--- its tenant gets the turn back. For a job that was cancelled while it ran: ends the lease.
+-- its tenant gets the turn back. For a job that was cancelled while it ran: ends the lease. Repeated, changes nothing.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, token
@@ -13,8 +13,8 @@ local job, held = claim(ARGV[2], ARGV[3])
 if not job.state then
   return refuse(job)
 end
-if not held then
-  return redis.error_reply('LOST ' .. job.state)
+if not held then -- a lease that was lost has another token: this one was ended by its own holder before
+  return job.token == ARGV[3] and job.state or redis.error_reply('LOST ' .. job.state)
 end
 
 local t = tenant_of(job.tenant)

@@ -1,4 +1,5 @@
 -- Ends a failed attempt: the job runs again after `delay`, or, when it has used up its attempts, it is dead.
+-- Repeated with the same token it changes nothing.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, token, delay ms, outcome word, status | '', result | '', error (JSON), input | '', output | ''
@@ -13,8 +14,8 @@ local job, held = claim(ARGV[2], ARGV[3])
 if not job.state then
   return refuse(job)
 end
-if not held then
-  return redis.error_reply('LOST ' .. job.state)
+if not held then -- a lease that was lost has another token: this one was ended by its own holder before
+  return job.token == ARGV[3] and job.state or redis.error_reply('LOST ' .. job.state)
 end
 
 local t = tenant_of(job.tenant)

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', most of each kind
--- returns  lost, due, expired, 1 if there is more to do now | 0, ids of moves to look at, when the next thing is due | ''
+-- returns  {lost, due, expired, 1 if there is more to do now | 0, {ids of moves to look at}, when the next is due | ''}
 -- errors   none
 -- events   settled for the dead and the expired, one entry each in `events`; PUBLISH settled:<id>, wake
 -- cost     O(most · log N)
@@ -71,14 +71,16 @@ for _, id in ipairs(due) do
   end
 end
 
-for _, tenant in ipairs(past(held_key)) do
+local held = past(held_key)
+for _, tenant in ipairs(held) do
   place(tenant_of(tenant))
 end
+local moves = past(moves_key)
 trim(most)
 
 local next_at = math.huge
 for _, key in ipairs({leases_key, due_key, deadlines_key, held_key, moves_key}) do
   next_at = math.min(next_at, redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge)
 end
-local more = math.max(#lost, #late, #due) == most
-return {#lost, #due, #late, more and 1 or 0, past(moves_key), next_at < math.huge and int(next_at) or ''}
+local more = math.max(#lost, #late, #due, #held, #moves) == most
+return {#lost, #due, #late, more and 1 or 0, moves, next_at < math.huge and int(next_at) or ''}

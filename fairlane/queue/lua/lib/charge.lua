@@ -1,8 +1,8 @@
 -- What a turn really cost, when it is known only afterwards.
 -- include: ring
 
--- Corrects the tenant's virtual time by `by`, in the ring or in `left`, whichever holds it. Who has been away would
--- come back at the clock, so the correction counts from there: a debt is kept, and absence earns nothing.
+-- Corrects the tenant's virtual time by `by`, in the ring or in `left`, whichever holds it. Who is in neither would come
+-- back where newcomers start: a debt is kept for it from there, and absence earns nothing.
 local function correct(tier, t, by)
   if by == 0 then
     return
@@ -10,9 +10,11 @@ local function correct(tier, t, by)
   local ring = ring_of(tier)
   if redis.call('ZSCORE', ring, t.name) then
     redis.call('ZINCRBY', ring, by, t.name)
-  else
-    local v = math.max(redis.call('ZSCORE', left_key(tier), t.name) or 0, redis.call('HGET', pool_key, 'clock:' .. tier) or 0)
-    redis.call('ZADD', left_key(tier), v + by, t.name)
+    return
+  end
+  local left = redis.call('ZSCORE', left_key(tier), t.name)
+  if left or by > 0 then
+    redis.call('ZADD', left_key(tier), (left or start_of(tier, ring, 0)) + by, t.name)
   end
 end
 

@@ -49,7 +49,7 @@ local function open_backend(tier)
   return best
 end
 
--- A pop was refused for this tier: counted, and kept with its numbers, so that explain and the page can show them.
+-- A pop was refused for this tier: counted (once in 100 ms), and kept with its numbers, so that explain and the page can show them.
 -- (A pop that was let through is a lease, and leases are counted by who gets them.)
 local function refuse_tier(tier)
   for _, b in ipairs(backends) do
@@ -59,18 +59,29 @@ local function refuse_tier(tier)
   end
 end
 
+local NOTED_EVERY_MS = 100 -- a fleet that waits is refused many times: with 64 backends noting each one would cost 5 ms
+
 local function write_backends()
+  local refused, noted_at
   for _, b in ipairs(backends) do
     if b.now_taken > 0 then
       redis.call('HINCRBY', backend_key(b.name), 'taken', b.now_taken)
     end
-    if b.refused then
-      redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
-      redis.call('HSET', pool_key, 'refused', 1)
-      for tier, said in pairs(b.refused) do
-        redis.call('HINCRBY', backend_key(b.name), 'n:' .. tier .. ':' .. said[1], 1)
-        redis.call('HSET', backend_key(b.name), 'said:' .. tier, table.concat(said, ' '))
-      end
+    refused = refused or b.refused
+  end
+  if refused then
+    noted_at = tonumber(redis.call('HGET', pool_key, 'noted_at')) or 0
+    redis.call('HSET', pool_key, 'refused', 1)
+  end
+  if not refused or now >= noted_at and now - noted_at < NOTED_EVERY_MS then
+    return
+  end
+  redis.call('HSET', pool_key, 'noted_at', now)
+  for _, b in ipairs(backends) do
+    redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
+    for tier, said in pairs(b.refused) do
+      redis.call('HINCRBY', backend_key(b.name), 'n:' .. tier .. ':' .. said[1], 1)
+      redis.call('HSET', backend_key(b.name), 'said:' .. tier, table.concat(said, ' '))
     end
   end
 end

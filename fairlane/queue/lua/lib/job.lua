@@ -1,5 +1,5 @@
 -- The job's hash. Fields: state tenant tier seq at(submit) boost input output(token estimates) max(attempts) head body
--- [due deadline batch created hop moved_to] [tries token lease("backend started charged holder") attempts]
+-- [due deadline batch created] [was hop moved_to] [tries token lease("backend started charged holder") attempts]
 -- [ended status result error usage dead]
 -- include: hash
 

@@ -1,5 +1,5 @@
 -- The pool's one hash: its policy, and the numbers that nearly every script reads or moves.
--- Policy: model.Policy's fields; paused, paused:<tier>. Numbers: seq; waiting, waiting:<tier> (queued), delayed;
+-- Policy: model.Policy's fields; paused, paused:<tier>. Numbers: seq; waiting (queued and delayed), waiting:<tier> (queued);
 -- clock:<tier> since:<tier> valve valved_at (whose turn it is); refused (a pop was, since the last wake); backends.
 -- include: time hash
 

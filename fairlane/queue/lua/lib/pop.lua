@@ -2,8 +2,9 @@
 -- include: turn hold job
 
 -- What the pops of one call have in common is written once, by write_pops.
-local touched, leased = {}, {}
+local touched = {}
 
+-- The first write of acquire, which must free (drain.lua).
 local function take_head(tier, tenant, head)
   if head.back then
     redis.call('ZREM', rejoin_key(tier, tenant), head.id)
@@ -19,12 +20,14 @@ end
 local function charge_turn(tier, t, score, head, after)
   local v = score + credit(t, head)
   local cost = turn_cost(t, head.tokens)
-  turns.clock[tier] = math.max(turns.clock[tier], v)
+  clocks[tier] = math.max(clocks[tier], v)
   popped[tier] = true
   if after then
     redis.call('ZADD', ring_key(tier), v + cost - credit(t, after), t.name)
     redis.call('ZADD', oldest_key(tier), after.at, t.name)
   else
+    -- Its turn moves the clock by its share, or tenants that come once would keep it, and all who wait, where they are.
+    clocks[tier] = clocks[tier] + math.floor(cost / redis.call('ZCARD', ring_key(tier)))
     leave(tier, t, v + cost)
     redis.call('ZREM', oldest_key(tier), t.name)
   end
@@ -50,7 +53,7 @@ local function pop(tier, b, dispatcher, till, reply)
   tries, token = (tries or 0) + 1, (token or 0) + 1
   redis.call('HSET', job_key(id), 'state', 'leased', 'tries', tries, 'token', token,
              'lease', b.name .. ' ' .. now .. ' ' .. int(charged) .. ' ' .. dispatcher)
-  leased[#leased + 1], leased[#leased + 2] = till, id
+  redis.call('ZADD', leases_key, till, id)
   if deadline then
     redis.call('ZREM', deadlines_key, id) -- it bounds the wait, not the work
   end
@@ -61,13 +64,10 @@ local function pop(tier, b, dispatcher, till, reply)
     place(t)
   end
   reply[#reply + 1] = {id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}
-  return id, token, #body
+  return id, token, #head + #body
 end
 
 local function write_pops()
-  if leased[1] then
-    redis.call('ZADD', leases_key, unpack(leased))
-  end
   for _, t in pairs(touched) do
     write_tenant(t)
   end

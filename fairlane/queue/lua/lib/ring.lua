@@ -20,10 +20,25 @@ local function credit(t, head)
   return math.floor(math.min(1, head.boost / pool.boost_max_ms) * turn_cost(t, head.tokens))
 end
 
--- No credit for absence (the clock), none for leaving and coming back (left).
+local clocks = {} -- the clocks that this call has read or moved
+
+local function clock_of(tier)
+  clocks[tier] = clocks[tier] or tonumber(redis.call('HGET', pool_key, 'clock:' .. tier)) or 0
+  return clocks[tier]
+end
+
+-- Where a newcomer starts: at the clock, but right after the first in the ring at the latest. (Turns that were given back,
+-- corrections and credits leave a ring behind its clock. After, not beside: of equals the name would decide.)
+local function start_of(tier, ring, own_credit)
+  local first = redis.call('ZRANGE', ring, 0, 0, 'WITHSCORES')[2]
+  return first and math.min(clock_of(tier), first + own_credit + 1) or clock_of(tier)
+end
+
+-- No credit for absence (the start), none for leaving and coming back (left).
 local function enter(tier, t, head)
   local ring, shelved = ring_of(tier)
-  local v = math.max(redis.call('HGET', pool_key, 'clock:' .. tier) or 0, redis.call('ZSCORE', left_key(tier), t.name) or 0)
+  local left = redis.call('ZSCORE', left_key(tier), t.name) or 0
+  local v = math.max(start_of(tier, ring, credit(t, head)), left)
   redis.call('ZREM', left_key(tier), t.name)
   redis.call('ZADD', ring, v - credit(t, head), t.name)
   if not shelved and redis.call('ZCARD', ring) == 1 then
@@ -35,12 +50,12 @@ end
 local emptied = {} -- tiers whose ring this call emptied
 
 -- v: the virtual time that the tenant would go on with. Whoever left long ago has nothing to be remembered for once
--- the clock has passed: each that leaves takes up to four of them out of `left`.
+-- newcomers start later: each that leaves takes up to four of them out of `left`.
 local function leave(tier, t, v)
   local ring, shelved = ring_of(tier)
   redis.call('ZREM', ring, t.name)
-  local clock = redis.call('HGET', pool_key, 'clock:' .. tier) or 0
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', left_key(tier), '-inf', clock, 'LIMIT', 0, 4)) do
+  local past = redis.call('ZRANGEBYSCORE', left_key(tier), '-inf', start_of(tier, ring, 0), 'LIMIT', 0, 4)
+  for _, gone in ipairs(past) do
     redis.call('ZREM', left_key(tier), gone)
   end
   redis.call('ZADD', left_key(tier), v, t.name)

@@ -16,7 +16,7 @@ local function tenant_of(name)
       t.weight, t.max_inflight, t.rpm = tonumber(weight), tonumber(max_inflight), tonumber(rpm)
       t.tpm, t.max_waiting = tonumber(tpm), tonumber(max_waiting)
       local r, k = string.match(rates or '0 0', '(%d+) (%d+)')
-      t.requests_at, t.tokens_at = tonumber(r), tonumber(k)
+      t.requests_at, t.tokens_at = tonumber(r) or 0, tonumber(k) or 0
     end
     tenants[name] = t
   end

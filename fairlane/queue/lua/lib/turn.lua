@@ -3,7 +3,7 @@
 -- include: gate ring
 
 local MILLION = 1000000
-local turns, popped, served, shut = {clock = {}, since = {}, waiting = {}}, {}, {}, {}
+local turns, popped, served, shut = {since = {}, waiting = {}}, {}, {}, {}
 
 -- Reads the turns and the backends.
 local function read_turns()
@@ -15,7 +15,7 @@ local function read_turns()
   read_backends(h[1], h[2])
   turns.valve_ms, turns.valve, turns.valved_at, turns.total = tonumber(h[3]), tonumber(h[4]) or 0, tonumber(h[5]) or 0, h[6]
   for i, tier in ipairs(tiers()) do
-    turns.clock[tier], turns.since[tier], turns.waiting[tier] = h[3 * i + 4] or 0, h[3 * i + 5], h[3 * i + 6]
+    clocks[tier], turns.since[tier], turns.waiting[tier] = tonumber(h[3 * i + 4]) or 0, h[3 * i + 5], h[3 * i + 6]
     turns.late = turns.late or h[3 * i + 5] and now - h[3 * i + 5] >= turns.valve_ms
   end
 end
@@ -87,7 +87,7 @@ local function write_turns()
   local fields = {'waiting', turns.total, 'valve', turns.valve, 'valved_at', turns.valved_at}
   for tier in pairs(popped) do
     local n = #fields
-    fields[n + 1], fields[n + 2] = 'clock:' .. tier, turns.clock[tier]
+    fields[n + 1], fields[n + 2] = 'clock:' .. tier, clocks[tier]
     fields[n + 3], fields[n + 4] = 'waiting:' .. tier, turns.waiting[tier]
     if served[tier] and runnable(tier) then
       fields[n + 5], fields[n + 6] = 'since:' .. tier, now

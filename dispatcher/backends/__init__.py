@@ -1,0 +1,1 @@
+"""Inference servers: how long they take (timing)."""

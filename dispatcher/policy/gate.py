@@ -1,0 +1,65 @@
+"""From what is known of a backend to how many leases each tier may hold there, and why not more.
+
+The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
+L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, but for tier 0; the lowest tier only while
+nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dispatcher.policy.capacity import Capacity
+from fairlane.model import TierGate
+
+THETA: Final = (3, 2, 1)  # jobs of a tier that may wait in the backend; further down: the last
+KV_MOST: Final = 0.95
+SLOW_MS: Final = 150.0  # per output token; shuts the gate
+QUICK_AGAIN_MS: Final = 135.0  # opens it again
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the last good scrape showed of a backend beside its capacity. None: it does not say.
+
+    `token_ms` is the recent time per output token, None also when nothing was generated since the scrape before.
+    """
+
+    waiting: int
+    kv: float | None
+    token_ms: float | None
+
+
+def theta(tier: int) -> int:
+    """How many jobs of a tier (0 is the highest) may wait in a backend."""
+    return THETA[min(tier, len(THETA) - 1)]
+
+
+def is_slow(was_slow: bool, token_ms: float | None) -> bool:
+    """Whether tokens come too slowly to send more; an idle backend is never slow."""
+    if token_ms is None:
+        return False
+    return token_ms >= (QUICK_AGAIN_MS if was_slow else SLOW_MS)
+
+
+def gates(capacity: Capacity, load: Load, rooms: Sequence[float], *, slow: bool) -> tuple[TierGate, ...]:
+    """Each tier's gate, from the highest tier down. `rooms` are headroom.rooms."""
+    return tuple(_gate(capacity, load, tier, rooms, slow=slow) for tier in range(len(rooms)))
+
+
+def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, slow: bool) -> TierGate:
+    room = rooms[tier]
+    full = capacity.cap + theta(tier)
+    in_room = max(1, math.floor((capacity.k + theta(0)) * room))
+    fallback = min(capacity.cap, max(1, math.floor(capacity.k * room)))
+    lowest = 0 < tier == len(rooms) - 1
+    if slow:
+        return TierGate(0, fallback, "slow_tokens")
+    if tier > 0 and load.kv is not None and load.kv >= KV_MOST * room:
+        return TierGate(0, fallback, "kv")
+    if lowest and load.waiting > 0:
+        return TierGate(0, fallback, "full")
+    return TierGate(full, fallback, "full") if full <= in_room else TierGate(in_room, fallback, "room")

@@ -1,0 +1,141 @@
+"""Words to whoever waits. Each may be lost without harm, since who waits re-reads the state; but they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from fairlane.clock import ManualClock
+from fairlane.model import Lease, Limits, Policy
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from tests.contract.acts import REFUSED, finish, open_backend, set_gate, submit, take, take_one
+
+pytestmark = pytest.mark.usefixtures("invariants")
+
+Act = Callable[[Queue, Pool, Lease], Awaitable[object]]
+SOON_S = 5
+
+
+async def hear(client: Any, channel: str, act: Callable[[], Awaitable[object]]) -> str:
+    """The first message on `channel` after `act` began."""
+    async with client.pubsub() as pubsub:
+        await pubsub.subscribe(channel)
+        messages = pubsub.listen()
+        assert (await anext(messages))["type"] == "subscribe"
+        await act()
+        with anyio.fail_after(SOON_S):
+            return (await anext(messages))["data"].decode()
+
+
+async def end_by_sweep(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    clock.advance(30_000)
+    await queue.sweep(pool)
+
+
+ENDS: dict[str, Act] = {
+    "succeeded": lambda q, p, lease: q.settle(p, lease, "succeeded"),
+    "failed": lambda q, p, lease: q.retry(p, lease, REFUSED, delay_ms=0),
+    "cancelled": lambda q, p, lease: q.cancel(lease.id),
+}
+
+
+@pytest.mark.parametrize("state", ENDS)
+async def test_whoever_waits_for_an_outcome_is_told(queue: Queue, pool: Pool, client: Any, state: str) -> None:
+    await submit(queue, pool, max_attempts=1)
+    lease = await take_one(queue, pool)
+    assert await hear(client, pool.key("settled", lease.id), lambda: ENDS[state](queue, pool, lease)) == state
+    if state == "cancelled":
+        await queue.release(pool, lease)
+
+
+async def test_whoever_waits_for_an_expired_or_lost_job_is_told(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock
+) -> None:
+    (late,) = await submit(queue, pool, delay_ms=60_000, deadline_ms=10)
+    assert await hear(client, pool.key("settled", late), lambda: end_by_sweep(queue, pool, clock)) == "expired"
+    await submit(queue, pool, max_attempts=1)
+    lost = await take_one(queue, pool)
+    assert await hear(client, pool.key("settled", lost.id), lambda: end_by_sweep(queue, pool, clock)) == "failed"
+
+
+async def test_whoever_waits_for_a_job_that_moves_is_told_to_look_elsewhere(
+    queue: Queue, pool: Pool, client: Any
+) -> None:
+    target = await queue.pools.open("mistral", Policy())
+    (id_,) = await submit(queue, pool)
+    assert await hear(client, pool.key("settled", id_), lambda: queue.move(id_, target)) == "moved"
+
+
+async def test_whoever_runs_a_job_is_told_that_it_was_cancelled(queue: Queue, pool: Pool, client: Any) -> None:
+    await submit(queue, pool)
+    lease = await take_one(queue, pool)
+    assert await hear(client, pool.key("control"), lambda: queue.cancel(lease.id)) == f"cancel {lease.id}"
+    await queue.release(pool, lease)
+
+
+ROOM: dict[str, Act] = {
+    "a job is settled": lambda q, p, lease: finish(q, p, [lease]),
+    "a job is released": lambda q, p, lease: q.release(p, lease),
+    "a job is retried": lambda q, p, lease: q.retry(p, lease, REFUSED, delay_ms=0),
+    "a gate opens": lambda q, p, lease: set_gate(q, p, "b1", 9),
+    "a backend comes": lambda q, p, lease: q.set_backend(p, "b2", "add"),
+    "a backend is back": lambda q, p, lease: q.set_backend(p, "b1", "undrain"),
+}
+
+
+@pytest.mark.parametrize("what", ROOM)
+async def test_whoever_was_refused_is_woken_when_there_may_be_room(
+    queue: Queue, pool: Pool, client: Any, what: str
+) -> None:
+    await set_gate(queue, pool, "b1", 1)
+    await submit(queue, pool, n=3)
+    (lease,) = await take(queue, pool, 3)
+    assert await take(queue, pool) == []
+    await hear(client, pool.key("wake"), lambda: ROOM[what](queue, pool, lease))
+
+
+async def test_whoever_was_refused_is_woken_when_a_lost_lease_ends(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock
+) -> None:
+    await set_gate(queue, pool, "b1", 1)
+    await submit(queue, pool, n=2)
+    await take(queue, pool, 2)
+    await hear(client, pool.key("wake"), lambda: end_by_sweep(queue, pool, clock))
+
+
+async def test_whoever_found_nothing_is_woken_when_there_is_work(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock
+) -> None:
+    wake = pool.key("wake")
+    assert await hear(client, wake, lambda: submit(queue, pool)) == "default"
+    lease = await take_one(queue, pool)
+    assert await hear(client, wake, lambda: queue.release(pool, lease)) == "default"
+    for scope in ({}, {"tier": "default"}, {"tenant": "ann"}):
+        await queue.pause(pool, **scope)
+        assert await hear(client, wake, lambda scope=scope: queue.resume(pool, **scope)) == "default"
+    await queue.set_limits(pool, "ann", Limits(max_inflight=0))
+    assert await hear(client, wake, lambda: queue.set_limits(pool, "ann", Limits())) == "default"
+    await take_one(queue, pool)
+    await submit(queue, pool, tier="flex", delay_ms=10)
+    clock.advance(10)
+    assert await hear(client, wake, lambda: queue.sweep(pool)) == "flex"
+
+
+# Not on a Cluster, where messages of two nodes may overtake each other.
+@pytest.mark.parametrize("store", ["fakeredis", "valkey", "redis"], indirect=True)
+async def test_nobody_is_woken_when_nobody_waits(queue: Queue, pool: Pool, client: Any) -> None:
+    await submit(queue, pool, n=6)
+    await open_backend(queue, pool, "b2", 9)
+
+    async def work() -> None:
+        await finish(queue, pool, await take(queue, pool, 2))
+        await submit(queue, pool)
+        await set_gate(queue, pool, "b1", 5)
+        await queue.retier(pool, [(await take_one(queue, pool)).id], "flex")
+        await client.publish(pool.key("wake"), "the end")
+
+    assert await hear(client, pool.key("wake"), work) == "the end"
