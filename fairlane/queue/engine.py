@@ -304,15 +304,15 @@ class Queue:
         """Where single submits meet; those that may be repeated keep to themselves."""
         key = (pool.prefix, keyed)
         if key not in self._gathers:
-            self._gathers[key] = Gather(lambda specs: self._submit_all(pool, specs), CALL_JOBS)
+            self._gathers[key] = Gather(lambda specs: self._submit_all(pool, specs), CALL_JOBS, _is_hopeless)
         return self._gathers[key]
 
     async def _submit_all(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
         """Submits chunk by chunk. A chunk that fails is answered with its error; what went before it stays."""
         answers: list[Submitted | FairlaneError] = []
         for chunk in _chunks(specs):
-            if answers and isinstance(answers[-1], FairlaneError) and answers[-1].status == 503:
-                answers += [answers[-1]] * len(chunk)  # no use in waiting for each chunk's timeout
+            if answers and _is_hopeless(answers[-1]):
+                answers += [answers[-1]] * len(chunk)
                 continue
             try:
                 answers += await self._submit_chunk(pool, chunk)
@@ -359,6 +359,11 @@ class Queue:
         if not (_is_whole(spec.input_tokens, 0, 10**7) and _is_whole(spec.output_tokens, 0, 10**7)):
             return InvalidRequest("Token estimates are whole numbers from 0 to 10 million.", param="input_tokens")
         return None
+
+
+def _is_hopeless(answer: Submitted | FairlaneError) -> bool:
+    """Redis is away or full: no use in letting the next chunk wait for its own timeout."""
+    return isinstance(answer, FairlaneError) and answer.status == 503
 
 
 def _chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:

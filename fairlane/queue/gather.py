@@ -18,13 +18,19 @@ Answer = TypeVar("Answer")
 class Gather(Generic[Item, Answer]):
     """Turns single calls into calls of `send`, at most `most` items each, one at a time.
 
-    `send` answers its items in order. If it raises, all who wait get that error, those of later calls too: after a
-    timeout they would wait for one more. A caller that is cancelled leaves its item to its fate: it may be on its way.
+    `send` answers its items in order. After an answer that is `hopeless`, all who wait get that one too: they would only
+    wait for one more timeout each. A caller that is cancelled leaves its item to its fate: it may be on its way.
     """
 
-    def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int) -> None:
+    def __init__(
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        most: int,
+        hopeless: Callable[[Answer], bool],
+    ) -> None:
         self._send = send
         self._most = most
+        self._hopeless = hopeless
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
@@ -55,6 +61,10 @@ class Gather(Generic[Item, Answer]):
             if not isinstance(error, Exception):  # the loop is closing
                 raise
             return
+        if self._hopeless(answers[-1]):
+            answers = [*answers, *[answers[-1]] * len(self._waiting)]
+            batch += self._waiting
+            self._waiting.clear()
         for (_, future), answer in zip(batch, answers, strict=True):
             if not future.done():
                 future.set_result(answer)

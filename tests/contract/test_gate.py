@@ -46,12 +46,16 @@ async def test_at_its_limit_a_gate_gives_the_observers_reason(queue: Queue, pool
     assert backend.gates["default"] == TierGate(2, 9, why)
 
 
-async def test_each_refused_call_is_counted_once_until_it_is_noted(queue: Queue, pool: Pool) -> None:
+async def test_refusals_are_counted_once_in_100_ms_until_they_are_noted(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
     await set_gate(queue, pool, "b1", 2)
     await submit(queue, pool, n=5)
     await submit(queue, pool, tier="flex")
     taken = await take(queue, pool, 5)
-    assert await take(queue, pool, 5) == []
+    for ms in (0, 99, 1):
+        clock.advance(ms)
+        assert await take(queue, pool, 5) == []
     await queue.settle(pool, taken[0], "failed")
     counts = (await queue.inspect.backend(pool, "b1")).counts
     assert counts == BackendCounts(live=1, done=1, denied=2)

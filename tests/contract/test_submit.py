@@ -33,13 +33,21 @@ from tests.contract.acts import (
 
 pytestmark = pytest.mark.usefixtures("invariants")
 
+KILOBYTE = 1 << 10
 MEGABYTE = 1 << 20
 BAD = [
     (spec("no spaces"), InvalidRequest),
     (spec(""), InvalidRequest),
     (spec("a" * 129), InvalidRequest),
     (spec(tier="gold"), UnknownTier),
-    (spec(body=b"x" * (8 * MEGABYTE - 1)), PayloadTooLarge),  # with its head of two bytes
+    (spec(body=b"x" * (8 * MEGABYTE + 1)), PayloadTooLarge),
+    (spec(head=b"x" * (KILOBYTE * 64 + 1)), PayloadTooLarge),
+    (spec(idempotency_key=""), InvalidRequest),
+    (spec(idempotency_key="k" * 513), InvalidRequest),
+    (spec(idempotency_key="\udc80"), InvalidRequest),
+    (spec(batch_id=""), InvalidRequest),
+    (spec(delay_ms=1.5), InvalidRequest),
+    (spec(max_attempts=True), InvalidRequest),
     (spec(max_attempts=0), InvalidRequest),
     (spec(max_attempts=101), InvalidRequest),
     (spec(delay_ms=-1), InvalidRequest),
@@ -89,11 +97,11 @@ async def test_nothing_submitted_is_nothing_answered(queue: Queue, pool: Pool) -
 
 async def test_a_job_of_exactly_the_limit_is_taken(queue: Queue, pool: Pool) -> None:
     small = another_process(queue, max_body_bytes=1000)
-    await submit(small, pool, body=b"x" * 900, head=b"y" * 100)
+    await submit(small, pool, body=b"x" * 1000, head=b"y" * 64 * KILOBYTE)
     with pytest.raises(PayloadTooLarge):
-        await submit(small, pool, body=b"x" * 900, head=b"y" * 101)
+        await submit(small, pool, body=b"x" * 1001)
     lease = await take_one(queue, pool)
-    assert (lease.body, lease.head) == (b"x" * 900, b"y" * 100)
+    assert (lease.body, lease.head) == (b"x" * 1000, b"y" * 64 * KILOBYTE)
 
 
 async def test_first_in_is_first_out_within_a_tenant_and_tier(queue: Queue, pool: Pool) -> None:

@@ -113,7 +113,8 @@ class Stage:
             await self.queue._store.run("arrive", *self.arrival)
 
     async def leave_stub(self) -> None:
-        await self.queue._store.run("leave_stub", self.pool.prefix, self.id, "1000")
+        hop = self.arrival[2] if self.arrival else "1"
+        await self.queue._store.run("leave_stub", self.pool.prefix, self.id, hop, "1000")
 
 
 ACTS: Final[dict[Act, Callable[[Stage], Awaitable[Any]]]] = {

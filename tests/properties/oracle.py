@@ -129,7 +129,8 @@ class Oracle:
         for name, tier in self.tiers.items():
             may = bool(self.line(name, tenant)) and self.tenants[tenant].held_until is None
             if may and tenant not in tier.v:
-                start = self.start(name, self.credit(name, tenant))
+                turn = self.cost(tenant, self.line(name, tenant)[0].tokens)
+                start = self.start(name, self.credit(name, tenant) + turn)
                 tier.v[tenant] = max(start, tier.left.pop(tenant, 0))
             elif not may and tenant in tier.v:
                 v = tier.v.pop(tenant)
@@ -139,11 +140,11 @@ class Oracle:
                 tier.left[tenant] = v
             self.start_wait(tier)
 
-    def start(self, tier: str, own_credit: int) -> int:
-        """Where a newcomer starts: at the clock, but right after the first in the ring at the latest."""
+    def start(self, tier: str, own: int) -> int:
+        """Where a newcomer starts: at the clock, but not more than `own` behind the first in the ring."""
         ring = self.tiers[tier]
         first = min((self.score(tier, t) for t in ring.v), default=None)
-        return ring.clock if first is None else min(ring.clock, first + own_credit + 1)
+        return ring.clock if first is None else min(ring.clock, first + own)
 
     def start_wait(self, tier: OracleTier) -> None:
         runs = bool(tier.v) and not tier.paused and not self.paused

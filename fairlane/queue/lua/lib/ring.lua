@@ -27,18 +27,19 @@ local function clock_of(tier)
   return clocks[tier]
 end
 
--- Where a newcomer starts: at the clock, but right after the first in the ring at the latest. (Turns that were given back,
--- corrections and credits leave a ring behind its clock. After, not beside: of equals the name would decide.)
-local function start_of(tier, ring, own_credit)
+-- Where a newcomer starts: at the clock, but not more than `own` behind the first in the ring. (Turns that were given
+-- back, corrections and credits leave a ring behind its clock.)
+local function start_of(tier, ring, own)
   local first = redis.call('ZRANGE', ring, 0, 0, 'WITHSCORES')[2]
-  return first and math.min(clock_of(tier), first + own_credit + 1) or clock_of(tier)
+  return first and math.min(clock_of(tier), first + own) or clock_of(tier)
 end
 
--- No credit for absence (the start), none for leaving and coming back (left).
+-- No credit for absence (it starts at the clock, or one turn of its own behind the first), none for leaving and coming
+-- back (left).
 local function enter(tier, t, head)
   local ring, shelved = ring_of(tier)
   local left = redis.call('ZSCORE', left_key(tier), t.name) or 0
-  local v = math.max(start_of(tier, ring, credit(t, head)), left)
+  local v = math.max(start_of(tier, ring, credit(t, head) + turn_cost(t, head.tokens)), left)
   redis.call('ZREM', left_key(tier), t.name)
   redis.call('ZADD', ring, v - credit(t, head), t.name)
   if not shelved and redis.call('ZCARD', ring) == 1 then
