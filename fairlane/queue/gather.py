@@ -18,8 +18,8 @@ Answer = TypeVar("Answer")
 class Gather(Generic[Item, Answer]):
     """Turns single calls into calls of `send`, at most `most` items each, one at a time.
 
-    `send` answers its items in order. After an answer that is `hopeless`, all who wait get that one too: they would only
-    wait for one more timeout each. A caller that is cancelled leaves its item to its fate: it may be on its way.
+    `send` answers its items in order. After an answer that is `hopeless`, all who wait get that one too: each would
+    only wait for another timeout. A caller that is cancelled leaves its item to its fate: it may be on its way already.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from tests.contract.acts import (
     drain,
     finish,
     ids_of,
-    live,
     state_of,
     submit,
     take,
@@ -80,53 +80,6 @@ async def test_renew_answers_for_each_lease_by_itself(queue: Queue, pool: Pool, 
     assert (await queue.sweep(pool)).lost == 3, "a renewal counts from now, for whoever got an ok"
 
 
-async def test_an_outcome_is_written_whole(queue: Queue, pool: Pool, clock: ManualClock) -> None:
-    await submit(queue, pool, n=2)
-    good, bad = await take(queue, pool, 2)
-    began = clock.now_ms()
-    clock.advance(1500)
-    await queue.settle(pool, good, "succeeded", status=200, result=b"\x00\xff", usage=Usage(3, 4))
-    error = JobError("backend_error", "It said «no».", 400)
-    await queue.settle(pool, bad, "failed", status=400, result=b"{}", error=error)
-    job = await queue.inspect.job(good.id)
-    assert (job.state, job.status, job.result, job.error, job.usage) == (
-        "succeeded",
-        200,
-        b"\x00\xff",
-        None,
-        Usage(3, 4),
-    )
-    assert (job.started_at_ms, job.finished_at_ms) == (began, began + 1500)
-    assert job.attempts == (Attempt(1, "b1", began, began + 1500, "succeeded", 200),)
-    job = await queue.inspect.job(bad.id)
-    assert (job.state, job.dead, job.error, job.result, job.usage) == ("failed", False, error, b"{}", None)
-
-
-async def test_an_outcome_without_an_answer_has_no_status(queue: Queue, pool: Pool) -> None:
-    await submit(queue, pool, n=2, max_attempts=1)
-    timeout = JobError("timeout", "It took too long.")
-    settled, dead = await take(queue, pool, 2)
-    await queue.settle(pool, settled, "failed", error=timeout)
-    await queue.retry(pool, dead, timeout, delay_ms=0)
-    for id_ in (settled.id, dead.id):
-        job = await queue.inspect.job(id_)
-        assert (job.status, job.error, job.attempts[0].status) == (None, timeout, None)
-
-
-async def test_an_outcome_is_written_once(queue: Queue, pool: Pool) -> None:
-    await submit(queue, pool)
-    lease = await take_one(queue, pool)
-    assert await queue.settle(pool, lease, "succeeded", status=200, result=b"1") == "succeeded"
-    before = await queue.inspect.job(lease.id)
-    assert await queue.settle(pool, lease, "succeeded", status=200, result=b"1") == "succeeded"
-    assert await queue.settle(pool, lease, "failed", status=500, result=b"2") == "succeeded"
-    assert await queue.inspect.job(lease.id) == before
-    assert await live(queue, pool) == 0
-    assert await queue.retry(pool, lease, REFUSED, delay_ms=0) == "succeeded"
-    assert await queue.release(pool, lease) == "succeeded"
-    assert await queue.inspect.job(lease.id) == before
-
-
 async def test_what_ends_a_lease_may_be_repeated_and_changes_nothing(queue: Queue, pool: Pool) -> None:
     """Nobody knows whether it was done when its reply is lost."""
     await submit(queue, pool, n=3, max_attempts=2)
@@ -162,7 +115,7 @@ async def test_a_lost_lease_changes_nothing_any_more(queue: Queue, pool: Pool, c
 
 @pytest.mark.parametrize("changes", [{"max_attempts": 1}, {"deadline_ms": 1}], ids=["dead", "expired"])
 async def test_a_lost_lease_that_was_the_last_changes_nothing_either(
-    queue: Queue, pool: Pool, clock: ManualClock, changes: dict[str, int]
+    queue: Queue, pool: Pool, clock: ManualClock, changes: dict[str, Any]
 ) -> None:
     await submit(queue, pool, **changes)
     await refused(queue, pool, await lose(queue, pool, clock))
@@ -273,20 +226,21 @@ async def test_a_release_gives_back_the_attempt_and_the_place(queue: Queue, pool
 
 
 async def test_a_release_gives_back_the_turn(queue: Queue, pool: Pool) -> None:
-    for tenant in ("ann", "bob", "cho"):
-        await submit(queue, pool, tenant, n=2)
-    for lease in await take(queue, pool, 4):
+    for tenant in ("ann", "bob"):
+        await submit(queue, pool, tenant, n=6)
+    for _ in range(5):
+        lease = await take_one(queue, pool)
+        assert lease.tenant == "ann"
         await queue.release(pool, lease)
-    assert sorted(tenants_of(await take(queue, pool, 3))) == ["ann", "bob", "cho"]
+    assert tenants_of(await take(queue, pool, 4)) == ["ann", "bob"] * 2
 
 
-async def test_a_release_by_one_who_has_nothing_else_gives_back_the_turn(queue: Queue, pool: Pool) -> None:
+async def test_a_release_by_one_who_has_nothing_else_costs_a_turn_at_most(queue: Queue, pool: Pool) -> None:
     await submit(queue, pool, "ann")
     await submit(queue, pool, "bob", n=6)
-    (lease,) = [lease for lease in await take(queue, pool, 2) if lease.tenant == "ann"]
-    await queue.release(pool, lease)
-    await submit(queue, pool, "ann", n=5)
-    assert tenants_of(await take(queue, pool, 3)).count("ann") == 2
+    for _ in range(5):
+        await queue.release(pool, await take_one(queue, pool))
+    assert "ann" in tenants_of(await take(queue, pool, 2))
 
 
 async def test_a_lease_that_never_was_holds_nothing(queue: Queue, pool: Pool) -> None:
@@ -303,14 +257,3 @@ async def test_a_lease_that_never_was_holds_nothing(queue: Queue, pool: Pool) ->
         with pytest.raises(NotFound):
             await act()
     await finish(queue, pool, [lease])
-
-
-async def test_whatever_a_backend_calls_its_error_is_kept(queue: Queue, pool: Pool) -> None:
-    (id_,) = await submit(queue, pool, max_attempts=3)
-    codes = ["rate limit exceeded", "", "two\nlines \u2713"]
-    for code in codes:
-        await queue.retry(pool, await take_one(queue, pool), JobError(code, "no", 429), delay_ms=0)
-    job = await queue.inspect.job(id_)
-    assert [attempt.n for attempt in job.attempts] == [1, 2, 3]
-    assert [attempt.status for attempt in job.attempts] == [429] * 3
-    assert job.error == JobError(codes[-1], "no", 429)
