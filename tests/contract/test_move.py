@@ -295,3 +295,38 @@ async def test_a_key_still_finds_its_job_after_a_move(queue: Queue, pool: Pool, 
     assert (await queue.submit(pool, given)).id == first.id
     assert ids_of(await take(queue, target, 9)) == [first.id]
     assert await take(queue, pool) == []
+
+
+async def test_a_late_stub_of_an_earlier_move_does_not_touch_a_later_one(
+    queue: Queue, pool: Pool, target: Pool
+) -> None:
+    """Found by attack: a mover that stalled before its last step deleted the job, which was on another move by then."""
+    third = await queue.pools.open("qwen", Policy())
+    (job,) = await submit(queue, pool)
+    stalled = another_process(queue)
+
+    async def meanwhile() -> None:
+        await another_process(queue).inspect.job(job)  # finishes the stalled move
+        await another_process(queue).move(job, pool)
+        await break_off(queue, job, third, "arrive")
+
+    before(stalled, "leave_stub", meanwhile)
+    await stalled.move(job, target)
+    assert (await queue.inspect.job(job)).pool == "qwen"
+
+
+async def test_a_job_that_changes_its_tier_meanwhile_is_not_moved_to_where_there_is_none(
+    queue: Queue, pool: Pool
+) -> None:
+    narrow = await queue.pools.open("narrow", Policy(tiers=("default",)))
+    (job,) = await submit(queue, pool)
+    mover = another_process(queue)
+
+    async def meanwhile() -> None:
+        assert await another_process(queue).retier(pool, [job], "batch") == [None]
+
+    before(mover, "depart", meanwhile)
+    with pytest.raises(UnknownTier):
+        await mover.move(job, narrow)
+    found = await queue.inspect.job(job)
+    assert (found.pool, found.tier, found.state) == ("llama", "batch", "queued")
