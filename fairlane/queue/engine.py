@@ -17,14 +17,11 @@ from fairlane.errors import (
     FairlaneError,
     InvalidRequest,
     NotFound,
-    PayloadTooLarge,
     StoreFull,
     StoreUnavailable,
-    UnknownTier,
 )
 from fairlane.ids import RANDOM_LENGTH, Ids, RandomIds, parse_job_id
 from fairlane.model import (
-    TENANT_PATTERN,
     BackendCounts,
     JobError,
     JobSpec,
@@ -38,6 +35,17 @@ from fairlane.model import (
     Usage,
 )
 from fairlane.queue import moves, replies
+from fairlane.queue.checks import (
+    check_backend,
+    check_call,
+    check_gate,
+    check_job,
+    check_limits,
+    check_ms,
+    check_tenant,
+    check_tier,
+    check_usage,
+)
 from fairlane.queue.connection import Client, connect
 from fairlane.queue.gather import Gather
 from fairlane.queue.inspection import Inspection
@@ -48,14 +56,9 @@ from fairlane.queue.store import Store
 
 CALL_JOBS: Final = 100  # jobs in one run of a script: a few milliseconds of Redis's time
 CALL_BYTES: Final = 4 << 20
-MAX_HEAD_BYTES: Final = 64 << 10
 HOPS: Final = 8  # pools that a job may have been moved through
-MOST_MS: Final = 10 * 365 * 86_400_000
 
-_TENANT: Final = re.compile(TENANT_PATTERN)
-_BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
-_DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 T = TypeVar("T")
 
 
@@ -137,10 +140,7 @@ class Queue:
         must be used again: it returns what the lost call leased. A dispatcher that starts again takes a new name.
         Raises StaleCall, InvalidRequest.
         """
-        if not (_DISPATCHER.fullmatch(dispatcher) and _is_whole(n, 1, CALL_JOBS) and _is_whole(call_no, 1, 2**53 - 1)):
-            raise InvalidRequest(
-                f"acquire takes a dispatcher's name, a call number from 1, and n from 1 to {CALL_JOBS}."
-            )
+        check_call(dispatcher, call_no, n, CALL_JOBS)
         return replies.leases(await self._store.run("acquire", pool.prefix, dispatcher, str(call_no), str(n)))
 
     async def renew(self, pool: Pool, leases: Sequence[Lease]) -> list[Renewal]:
@@ -167,7 +167,7 @@ class Queue:
 
         Safe to repeat. Raises LeaseLost if the lease had ended, NotFound.
         """
-        _check_usage(usage)
+        check_usage(usage)
         failure = replies.error_json(error) if error else ""
         args = (lease.id, str(lease.token), state, _or_empty(status), result, failure, *_usage_args(usage))
         return cast(State, replies.text(await self._store.run("settle", pool.prefix, *args)))
@@ -186,9 +186,8 @@ class Queue:
 
         `result` is the backend's own error body: a dead job keeps it. Raises LeaseLost, NotFound.
         """
-        _check_usage(usage)
-        if not _is_whole(delay_ms, 0, MOST_MS):
-            raise InvalidRequest("delay_ms is a whole number of milliseconds, from 0 to ten years.", param="delay_ms")
+        check_usage(usage)
+        check_ms("delay_ms", delay_ms)
         args = (
             lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64], _or_empty(error.status),
             result, replies.error_json(error), *_usage_args(usage),
@@ -224,9 +223,8 @@ class Queue:
         A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
         """
         for tier, gate in gates.items():
-            _check_tier(pool, tier)
-            if not (_is_whole(gate.limit, 0, 10**9) and _is_whole(gate.fallback, 0, 10**9)):
-                raise InvalidRequest("A gate's limit and fallback are whole numbers from 0.", param=tier)
+            check_tier(pool, tier)
+            check_gate(tier, gate)
         parts = [part for t, g in gates.items() for part in (t, f"{g.limit} {g.fallback} {g.why}")]
         args = (backend, str(counted.done), str(counted.denied), seen, *parts)
         reply = await self._store.run("observe", pool.prefix, *args, repeat=False)  # repeated, it would count twice
@@ -236,14 +234,13 @@ class Queue:
         self, pool: Pool, backend: str, act: Literal["add", "drain", "undrain", "down", "remove"]
     ) -> None:
         """Changes the pool's backends. Raises NotFound, InvalidRequest, IllegalTransition (remove one that works)."""
-        if not _BACKEND.fullmatch(backend):
-            raise InvalidRequest(f"A backend's name has the form {_BACKEND.pattern}.", param="backend")
+        check_backend(backend)
         await self._store.run("backend", pool.prefix, backend, act, repeat=act != "remove")
 
     async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
         """Replaces a tenant's limits in this pool. Raises InvalidRequest."""
-        _check_tenant(tenant)
-        _check_limits(limits)
+        check_tenant(tenant)
+        check_limits(limits)
         await self._store.run("limits", pool.prefix, tenant, replies.limits_field(limits))
 
     async def pause(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:
@@ -256,7 +253,7 @@ class Queue:
 
     async def retier(self, pool: Pool, job_ids: Sequence[str], tier: str) -> list[FairlaneError | None]:
         """Moves waiting jobs to another tier, age and order kept. For each: None if it moved, else why it did not."""
-        _check_tier(pool, tier)
+        check_tier(pool, tier)
         words: list[str] = []
         for start in range(0, len(job_ids), CALL_JOBS):
             part = job_ids[start : start + CALL_JOBS]
@@ -330,34 +327,19 @@ class Queue:
         if tier is not None and tenant is not None:
             raise InvalidRequest("Pause a tier or a tenant, not both at once.")
         if tier is not None:
-            _check_tier(pool, tier)
+            check_tier(pool, tier)
         if tenant is not None:
-            _check_tenant(tenant)
+            check_tenant(tenant)
         scope = "tier" if tier else "tenant" if tenant else "pool"
         args = (scope, tier or tenant or "", flag)
         # repeated after a lost reply it would say that nothing changed
         return replies.number(await self._store.run("pause", pool.prefix, *args, repeat=False)) == 1
 
     def _fault(self, pool: Pool, spec: JobSpec) -> FairlaneError | None:
-        """Why a job cannot be taken in whatever Redis says; None if nothing is wrong with it."""
         try:
-            _check_tenant(spec.tenant)
-            _check_tier(pool, spec.tier)
-        except InvalidRequest as error:
+            check_job(pool, spec, self._max_body_bytes)
+        except FairlaneError as error:
             return error
-        if len(spec.body) > self._max_body_bytes or len(spec.head) > MAX_HEAD_BYTES:
-            return PayloadTooLarge(f"The most is {self._max_body_bytes} bytes of body and {MAX_HEAD_BYTES} of head.")
-        for name, text in (("idempotency_key", spec.idempotency_key), ("batch_id", spec.batch_id)):
-            if text is not None and not (1 <= len(text) <= 512 and _is_encodable(text)):
-                return InvalidRequest(f"{name} has 1 to 512 characters that can be written as UTF-8.", param=name)
-        times = {"delay_ms": spec.delay_ms, "deadline_ms": spec.deadline_ms or 0, "expected_ms": spec.expected_ms}
-        for name, ms in times.items():
-            if not _is_whole(ms, 0, MOST_MS):
-                return InvalidRequest(f"{name} is a whole number of milliseconds, from 0 to ten years.", param=name)
-        if not _is_whole(spec.max_attempts, 1, 100):
-            return InvalidRequest("max_attempts is a whole number from 1 to 100.", param="max_attempts")
-        if not (_is_whole(spec.input_tokens, 0, 10**7) and _is_whole(spec.output_tokens, 0, 10**7)):
-            return InvalidRequest("Token estimates are whole numbers from 0 to 10 million.", param="input_tokens")
         return None
 
 
@@ -378,43 +360,6 @@ def _chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
         size += length
     if chunk:
         yield chunk
-
-
-def _check_tenant(tenant: str) -> None:
-    if not _TENANT.fullmatch(tenant):
-        raise InvalidRequest(f"A tenant's name has the form {TENANT_PATTERN}.", param="tenant")
-
-
-def _check_tier(pool: Pool, tier: str) -> None:
-    if tier not in pool.policy.tiers:
-        raise UnknownTier(f"There is no tier {tier!r}. The tiers are {', '.join(pool.policy.tiers)}.", param="tier")
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _check_usage(usage: Usage | None) -> None:
-    if usage and not (_is_whole(usage.input_tokens, 0, 10**9) and _is_whole(usage.output_tokens, 0, 10**9)):
-        raise InvalidRequest("Usage is in whole tokens, from 0 to a billion.", param="usage")
-
-
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _check_limits(limits: Limits) -> None:
-    if not 0.01 <= limits.weight <= 1000:
-        raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
-    for name in ("max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting"):
-        least = 1 if name.endswith("per_minute") else 0
-        value = getattr(limits, name)
-        if value is not None and not _is_whole(value, least, 10**9):
-            raise InvalidRequest(f"{name} is a whole number from {least}, or None for no limit.", param=name)
 
 
 def _why_not(word: str) -> FairlaneError:

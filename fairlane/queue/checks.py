@@ -1,0 +1,94 @@
+"""What may come into the queue from outside. A script cannot roll back, so everything is checked before it runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fairlane.errors import InvalidRequest, PayloadTooLarge, UnknownTier
+from fairlane.model import TENANT_PATTERN, JobSpec, Limits, TierGate, Usage
+from fairlane.queue.pools import Pool
+
+MAX_HEAD_BYTES: Final = 64 << 10
+MOST_MS: Final = 10 * 365 * 86_400_000
+
+_TENANT: Final = re.compile(TENANT_PATTERN)
+_BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
+_DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+
+
+def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
+    """Raises InvalidRequest, UnknownTier or PayloadTooLarge for a job that cannot be taken in, whatever Redis says."""
+    check_tenant(spec.tenant)
+    check_tier(pool, spec.tier)
+    if len(spec.body) > max_body_bytes or len(spec.head) > MAX_HEAD_BYTES:
+        raise PayloadTooLarge(f"The most is {max_body_bytes} bytes of body and {MAX_HEAD_BYTES} of head.")
+    for name, text in (("idempotency_key", spec.idempotency_key), ("batch_id", spec.batch_id)):
+        if text is not None and not (1 <= len(text) <= 512 and _is_encodable(text)):
+            raise InvalidRequest(f"{name} has 1 to 512 characters that can be written as UTF-8.", param=name)
+    for name, ms in (("delay_ms", spec.delay_ms), ("deadline_ms", spec.deadline_ms), ("expected_ms", spec.expected_ms)):
+        if ms is not None:
+            check_ms(name, ms)
+    if not is_whole(spec.max_attempts, 1, 100):
+        raise InvalidRequest("max_attempts is a whole number from 1 to 100.", param="max_attempts")
+    for name, tokens in (("input_tokens", spec.input_tokens), ("output_tokens", spec.output_tokens)):
+        if not is_whole(tokens, 0, 10**7):
+            raise InvalidRequest(f"{name} is a whole number from 0 to 10 million.", param=name)
+
+
+def check_ms(name: str, ms: int) -> None:
+    if not is_whole(ms, 0, MOST_MS):
+        raise InvalidRequest(f"{name} is a whole number of milliseconds, from 0 to ten years.", param=name)
+
+
+def check_tenant(tenant: str) -> None:
+    if not _TENANT.fullmatch(tenant):
+        raise InvalidRequest(f"A tenant's name has the form {TENANT_PATTERN}.", param="tenant")
+
+
+def check_tier(pool: Pool, tier: str) -> None:
+    if tier not in pool.policy.tiers:
+        raise UnknownTier(f"There is no tier {tier!r}. The tiers are {', '.join(pool.policy.tiers)}.", param="tier")
+
+
+def check_backend(backend: str) -> None:
+    if not _BACKEND.fullmatch(backend):
+        raise InvalidRequest(f"A backend's name has the form {_BACKEND.pattern}.", param="backend")
+
+
+def check_call(dispatcher: str, call_no: int, n: int, most: int) -> None:
+    """The arguments of an acquire. Numbers above 2^53 are not whole in Lua."""
+    if not (_DISPATCHER.fullmatch(dispatcher) and is_whole(n, 1, most) and is_whole(call_no, 1, 2**53 - 1)):
+        raise InvalidRequest(f"acquire takes a dispatcher's name, a call number from 1, n from 1 to {most}.")
+
+
+def check_gate(tier: str, gate: TierGate) -> None:
+    if not (is_whole(gate.limit, 0, 10**9) and is_whole(gate.fallback, 0, 10**9)):
+        raise InvalidRequest("A gate's limit and fallback are whole numbers from 0.", param=tier)
+
+
+def check_usage(usage: Usage | None) -> None:
+    if usage and not (is_whole(usage.input_tokens, 0, 10**9) and is_whole(usage.output_tokens, 0, 10**9)):
+        raise InvalidRequest("Usage is in whole tokens, from 0 to a billion.", param="usage")
+
+
+def check_limits(limits: Limits) -> None:
+    if not 0.01 <= limits.weight <= 1000:
+        raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
+    for name in ("max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting"):
+        least = 1 if name.endswith("per_minute") else 0
+        value = getattr(limits, name)
+        if value is not None and not is_whole(value, least, 10**9):
+            raise InvalidRequest(f"{name} is a whole number from {least}, or None for no limit.", param=name)
+
+
+def is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
