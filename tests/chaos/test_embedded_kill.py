@@ -160,11 +160,13 @@ def owner(data_dir: Path, children: str = "none") -> Iterator[tuple[subprocess.P
 
 
 def exists(pid: int) -> bool:
+    """Whether the process lives. One that is dead but not reaped yet (by whoever inherited it) does not."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return True
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float = 30.0) -> None:
