@@ -88,3 +88,11 @@ async def pool(queue: Queue, policy: Policy) -> Pool:
     made = await queue.pools.open("llama", policy)
     await open_backend(queue, made, "b1", 1000)
     return made
+
+
+@pytest.fixture
+async def target(queue: Queue) -> Pool:
+    """Another pool, to move jobs to, with the backend `m1`."""
+    made = await queue.pools.open("mistral", Policy())
+    await open_backend(queue, made, "m1", 1000)
+    return made

@@ -234,3 +234,10 @@ async def note_finished(queue: Queue, pool: Pool, n: int) -> None:
     """Writes `n` jobs that finished, and are past their retention, into the list of them."""
     client: Any = queue._store.client
     await client.zadd(pool.key("done"), {f"job_{i}": i for i in range(n)})
+
+
+async def note_events(queue: Queue, pool: Pool, n: int) -> None:
+    """Writes `n` events that no job led to."""
+    client: Any = queue._store.client
+    fill = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'job', i, 'state', 'failed') end"
+    await client.eval(fill, 1, pool.key("events"), n)

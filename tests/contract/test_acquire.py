@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,17 @@ async def test_a_pool_has_one_tier_or_ten(queue: Queue, pool: Pool) -> None:
     depths = [tier.depth for tier in (await queue.inspect.overview(pool)).tiers]
     assert sum(depths) == len(tiers)
     assert [lease.tier for lease in await take(queue, pool, 99)] == expected[len(tiers) :]
+
+
+@pytest.mark.parametrize("policy", [Policy(gamma=0)], indirect=True, ids=["no-boost"])
+async def test_there_may_be_no_head_start_at_all(queue: Queue, pool: Pool) -> None:
+    await submit_all(queue, pool, [spec(expected_ms=ms) for ms in (0, 1000, 10_000_000)])
+    assert [lease.arrived_at_ms - lease.phi_ms for lease in await take(queue, pool, 3)] == [0] * 3
+
+
+async def test_a_job_that_somebody_deleted_by_hand_is_passed_over(queue: Queue, pool: Pool, client: Any) -> None:
+    gone, *left = await submit(queue, pool, n=3)
+    (alone,) = await submit(queue, pool, "bob")
+    await client.delete(*(pool.key("job", id_) for id_ in (gone, alone)))
+    taken = [lease.id for _ in range(4) for lease in await take(queue, pool)]
+    assert taken == left

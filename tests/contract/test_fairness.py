@@ -179,3 +179,11 @@ async def test_what_a_failed_attempt_used_counts_too(queue: Queue, pool: Pool) -
     (first,) = [lease for lease in await take(queue, pool, 2) if lease.tenant == "ann"]
     await queue.retry(pool, first, REFUSED, delay_ms=0, usage=Usage(0, 500))
     assert tenants_of(await take(queue, pool, 8)) == ["bob"] * 8
+
+
+async def test_a_head_start_is_not_passed_on_to_the_job_behind(queue: Queue, pool: Pool) -> None:
+    (short,) = await submit(queue, pool, "zoe", expected_ms=1)
+    for tenant in ("zoe", "bob"):
+        await submit(queue, pool, tenant, n=4, expected_ms=10_000_000)
+    await queue.cancel(short)
+    assert tenants_of(await take(queue, pool, 6)) == ["bob", "zoe"] * 3

@@ -257,3 +257,21 @@ async def test_a_lease_that_never_was_holds_nothing(queue: Queue, pool: Pool) ->
         with pytest.raises(NotFound):
             await act()
     await finish(queue, pool, [lease])
+
+
+@pytest.mark.parametrize("ended_by", ["retry", "release"])
+async def test_a_lease_that_its_holder_ended_cannot_settle_what_expired_since(
+    queue: Queue, pool: Pool, clock: ManualClock, ended_by: str
+) -> None:
+    """Found by the property test in CI: such a settle was taken for a repeated one."""
+    (id_,) = await submit(queue, pool, deadline_ms=400)
+    lease = await take_one(queue, pool)
+    if ended_by == "retry":
+        await queue.retry(pool, lease, REFUSED, delay_ms=0)
+    else:
+        await queue.release(pool, lease)
+    clock.advance(400)
+    assert (await queue.sweep(pool)).expired == 1
+    with pytest.raises(LeaseLost):
+        await queue.settle(pool, lease, "succeeded")
+    assert await state_of(queue, id_) == "expired"

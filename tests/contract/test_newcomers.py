@@ -14,6 +14,8 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import finish, submit, take
 
+pytestmark = pytest.mark.usefixtures("invariants")
+
 TOKENS = Policy(fairness="tokens")
 
 

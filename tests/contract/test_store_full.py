@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import NOTHING_COUNTED, open_backend, spec, take_one
-from tests.contract.invariants import check_invariants, note_finished
+from tests.contract.invariants import check_invariants, note_events, note_finished
 from tests.servers import RedisServer, Server, ValkeyServer, redis_binary
 
 SERVERS = [
@@ -126,3 +127,11 @@ async def test_the_list_of_finished_jobs_stays_bounded(queue: Queue, pool: Pool)
     _, cursor = await queue.inspect.index(pool, "done", 9_000, limit=1000)
     assert cursor is not None
     assert await queue.inspect.index(pool, "done", cursor) == ([], None)
+
+
+@pytest.mark.parametrize("store", ["valkey", "redis", "cluster"], indirect=True)
+async def test_events_that_nobody_reads_stay_bounded(queue: Queue, pool: Pool, client: Any) -> None:
+    """Case 27."""
+    await note_events(queue, pool, 101_000)
+    await queue.sweep(pool)
+    assert 100_000 <= await client.xlen(pool.key("events")) < 101_000

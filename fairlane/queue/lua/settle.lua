@@ -14,7 +14,8 @@ if not job.state then
   return refuse(job)
 end
 if not held then
-  local repeated = job.token == ARGV[3] and FINISHED[job.state]
+  -- Only what waits can expire: a lease never settled that.
+  local repeated = job.token == ARGV[3] and FINISHED[job.state] and job.state ~= 'expired'
   return repeated and job.state or redis.error_reply('LOST ' .. job.state)
 end
 
