@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Protocol, Self
@@ -18,7 +18,7 @@ from redis import Redis
 from benchmarks.pools import BODY, TIER, open_pool
 from benchmarks.servers import Measured
 from fairlane.ids import RANDOM_LENGTH, RandomIds
-from fairlane.model import JobSpec, Lease
+from fairlane.model import JobSpec, Lease, Settlement
 from fairlane.queue import replies
 from fairlane.queue.pools import Pool
 from fairlane.queue.scripts import script
@@ -103,13 +103,14 @@ class Yardstick:
 
 
 class Fairlane:
-    """Our scripts, run as the queue runs them. Each job is submitted for the tenant that was last served."""
+    """Our scripts, run as the queue runs them, `at_once` jobs a call. The tenants submit and are served in turn."""
 
     commands = frozenset({"evalsha"})
 
-    def __init__(self, client: Redis, pool: Pool, tenants: int, body: bytes = BODY) -> None:
+    def __init__(self, client: Redis, pool: Pool, tenants: int, body: bytes = BODY, at_once: int = 1) -> None:
         self._client = client
         self._pool = pool
+        self._at_once = at_once
         self._body = body
         self._ids = RandomIds()
         self._next = deque(f"tenant-{n}" for n in range(tenants))
@@ -120,32 +121,39 @@ class Fairlane:
 
     def submit(self, n: int) -> None:
         pipe = self._client.pipeline(transaction=False)
-        for _ in range(n):
-            spec = JobSpec(tenant=self._next[0], tier=TIER, body=self._body)
-            self._next.rotate(-1)
-            args = replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))
+        for some in self._calls_of(n):
+            args: list[str | bytes] = []
+            for _ in range(some):
+                spec = JobSpec(tenant=self._next[0], tier=TIER, body=self._body)
+                self._next.rotate(-1)
+                args += replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))
             pipe.evalsha(script("submit").sha, 1, self._pool.prefix, "", self._pool.code, *args)
         got: Any = pipe.execute()
-        assert all(answer[0] == b"new" for answer in got)
+        assert all(answer[::2] == [b"new"] * (len(answer) // 2) for answer in got)
 
     def acquire(self, n: int) -> None:
         pipe = self._client.pipeline(transaction=False)
-        for call in range(self._calls + 1, self._calls + n + 1):
-            pipe.evalsha(script("acquire").sha, 1, self._pool.prefix, "", "bench", str(call), "1")
-        self._calls += n
+        for some in self._calls_of(n):
+            self._calls += 1
+            pipe.evalsha(script("acquire").sha, 1, self._pool.prefix, "", "bench", str(self._calls), str(some))
         got: Any = pipe.execute()
-        for answer in got:
-            (lease,) = replies.leases(answer)
-            self._leased.append(lease)
+        leases = [lease for answer in got for lease in replies.leases(answer)]
+        assert len(leases) == n
+        self._leased += leases
 
     def settle(self, n: int) -> None:
         pipe = self._client.pipeline(transaction=False)
-        for _ in range(n):
-            lease = self._leased.popleft()
-            args = (lease.id, str(lease.token), "succeeded", "200", RESULT, "", "", "")
-            pipe.evalsha(script("settle").sha, 1, self._pool.prefix, "", *args)
+        for some in self._calls_of(n):
+            ends = [Settlement(self._leased.popleft(), "succeeded", 200, RESULT) for _ in range(some)]
+            pipe.evalsha(
+                script("settle").sha, 1, self._pool.prefix, "", *(a for s in ends for a in replies.settle_args(s))
+            )
         got: Any = pipe.execute()
-        assert all(state == b"succeeded" for state in got)
+        assert all(set(states) == {b"succeeded"} for states in got)
+
+    def _calls_of(self, n: int) -> Iterator[int]:
+        """How many jobs each call takes, for `n` jobs."""
+        return (min(self._at_once, n - start) for start in range(0, n, self._at_once))
 
 
 def measure(server: Measured, client: Redis, side: Side, jobs: int, depth: int) -> Cost:

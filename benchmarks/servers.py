@@ -46,7 +46,7 @@ def server(store: StoreName, persistence: Persistence = "none") -> Iterator[Meas
         keep = (
             ["--appendonly", "no"] if persistence == "none" else ["--appendonly", "yes", "--appendfsync", persistence]
         )
-        command = [_binary(store), "--bind", "127.0.0.1", "--save", "", *keep]
+        command = [binary(store), "--bind", "127.0.0.1", "--save", "", *keep]
         running = start_server(
             lambda port: [*command, "--port", str(port)], free_ports(), log=Path(folder) / "server.log"
         )
@@ -65,7 +65,8 @@ def version(store: StoreName) -> str:
     return f"Redis {info['redis_version']}"
 
 
-def _binary(store: StoreName) -> str:
+def binary(store: StoreName) -> str:
+    """The program to run."""
     if store == "valkey":
         return find_binary()
     if found := shutil.which("redis-server"):

@@ -12,6 +12,7 @@ Act = Literal[
     "depart", "arrive", "leave_stub",
 ]  # fmt: skip
 Fairness = Literal["requests", "tokens"]
+Role = Literal["observer", "sweeper"]
 GateReason = Literal["open", "down", "draining", "stale", "full", "room", "kv", "slow_tokens"]
 
 # The one table of legal transitions: act -> state before -> states after. None: the job is not there yet.
@@ -129,6 +130,18 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True)
+class Settlement:
+    """The outcome of a leased job. `status` and `result` are the backend's answer."""
+
+    lease: Lease
+    state: Literal["succeeded", "failed"]
+    status: int | None = None
+    result: bytes = field(default=b"", repr=False)
+    error: JobError | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Everything about one job, as it stands in Redis. Times are milliseconds since the epoch."""
 
@@ -180,6 +193,20 @@ class Policy:
     dead_ttl_ms: int = 7 * 86_400_000
     max_waiting_pool: int = 1_000_000
     max_waiting_tenant: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSpec:
+    """Where a backend is: `http(s)://…`, or `null://` for one that answers at once inside the dispatcher.
+
+    `family` is the kind of server (None: found out), `key_env` names the environment variable with its API key, `slots`
+    is how many requests it runs at once, if that is known.
+    """
+
+    url: str
+    family: str | None = None
+    key_env: str | None = None
+    slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +281,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class TierView:
-    """A tier at a glance. `tenants` are those with queued work; `runnable` those of them in the ring."""
+    """A tier at a glance. `inflight` counts live leases, `tenants` are those with queued work; `runnable` those of them
+    in the ring."""
 
     tier: str
     depth: int
+    inflight: int
     tenants: int
     runnable: int
     oldest_ms: int | None
@@ -267,16 +296,18 @@ class TierView:
 @dataclass(frozen=True, slots=True)
 class BackendView:
     """A backend as it stands in Redis. `said`: per tier the last refusal, "reason live limit at". `refusals`: how many,
-    by "tier:reason"."""
+    by "tier:reason". `finished`: attempts that it has answered, well or badly, since it was added."""
 
     name: str
     status: str
     counts: BackendCounts
+    finished: int
     fresh_at_ms: int | None
     gates: Mapping[str, TierGate]
     said: Mapping[str, str]
     refusals: Mapping[str, int]
     seen: str
+    spec: BackendSpec | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,3 +332,31 @@ class TenantView:
     waiting: int
     inflight: int
     held_until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierLoad:
+    """The work in one tier: queued jobs, whether one of them may run, live leases."""
+
+    tier: str
+    waiting: int
+    runnable: bool
+    inflight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLoad:
+    """What an observer decides on, all of one moment; `now_ms` is Redis's time. Tiers from the highest down."""
+
+    tiers: tuple[TierLoad, ...]
+    backends: tuple[BackendView, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherView:
+    """A dispatcher that was heard lately, and what it said of itself (JSON)."""
+
+    name: str
+    seen_at_ms: int
+    info: str

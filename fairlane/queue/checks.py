@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
 from fairlane.errors import InvalidRequest, PayloadTooLarge, UnknownTier
-from fairlane.model import TENANT_PATTERN, JobSpec, Limits, TierGate, Usage
+from fairlane.model import TENANT_PATTERN, BackendSpec, JobSpec, Limits, Settlement, TierGate, Usage
 from fairlane.queue.pools import Pool
 
 MAX_HEAD_BYTES: Final = 64 << 10
+MAX_INFO_BYTES: Final = 1 << 10
+MAX_URL_CHARS: Final = 2048
 MOST_MS: Final = 10 * 365 * 86_400_000
 
 _TENANT: Final = re.compile(TENANT_PATTERN)
 _BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
 _DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+_FAMILY: Final = re.compile(r"[a-z0-9._-]{1,32}")
+_KEY_ENV: Final = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 
 def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
@@ -56,6 +62,40 @@ def check_backend(backend: str) -> None:
         raise InvalidRequest(f"A backend's name has the form {_BACKEND.pattern}.", param="backend")
 
 
+def check_spec(spec: BackendSpec, act: str) -> None:
+    if act != "add":
+        raise InvalidRequest("A spec is given when a backend is added.", param="spec")
+    if not _is_address(spec.url):
+        raise InvalidRequest("A backend's url is http://…, https://… or null://, in visible ASCII.", param="url")
+    if spec.family is not None and not _FAMILY.fullmatch(spec.family):
+        raise InvalidRequest(f"A family has the form {_FAMILY.pattern}.", param="family")
+    if spec.key_env is not None and not _KEY_ENV.fullmatch(spec.key_env):
+        raise InvalidRequest("key_env is the name of an environment variable, not a key.", param="key_env")
+    if spec.slots is not None and not is_whole(spec.slots, 1, 100_000):
+        raise InvalidRequest("slots is a whole number from 1 to 100,000.", param="slots")
+
+
+def check_dispatcher(name: str) -> None:
+    if not _DISPATCHER.fullmatch(name):
+        raise InvalidRequest(f"A dispatcher's name has the form {_DISPATCHER.pattern}.", param="dispatcher")
+
+
+def check_info(info: str) -> None:
+    """What a dispatcher says of itself."""
+    try:
+        json.loads(info)
+        size = len(info.encode())
+    except ValueError as error:
+        raise InvalidRequest("info is JSON.", param="info") from error
+    if size > MAX_INFO_BYTES:
+        raise InvalidRequest(f"info has {MAX_INFO_BYTES} bytes at the most.", param="info")
+
+
+def check_ttl(ttl_ms: int) -> None:
+    if not is_whole(ttl_ms, 1, 3_600_000):
+        raise InvalidRequest("A role is held for 1 ms to an hour at a time.", param="ttl_ms")
+
+
 def check_call(dispatcher: str, call_no: int, n: int, most: int) -> None:
     """The arguments of an acquire. Numbers above 2^53 are not whole in Lua."""
     if not (_DISPATCHER.fullmatch(dispatcher) and is_whole(n, 1, most) and is_whole(call_no, 1, 2**53 - 1)):
@@ -72,6 +112,14 @@ def check_usage(usage: Usage | None) -> None:
         raise InvalidRequest("Usage is in whole tokens, from 0 to a billion.", param="usage")
 
 
+def check_settlement(settlement: Settlement) -> None:
+    check_usage(settlement.usage)
+    if settlement.state not in ("succeeded", "failed"):
+        raise InvalidRequest("A job is settled as succeeded or failed.", param="state")
+    if settlement.status is not None and not is_whole(settlement.status, 0, 999):
+        raise InvalidRequest("status is an HTTP status.", param="status")
+
+
 def check_limits(limits: Limits) -> None:
     if not 0.01 <= limits.weight <= 1000:
         raise InvalidRequest("A weight is from 0.01 to 1000.", param="weight")
@@ -84,6 +132,17 @@ def check_limits(limits: Limits) -> None:
 
 def is_whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_address(url: str) -> bool:
+    if not (url.isascii() and url.isprintable()) or " " in url or len(url) > MAX_URL_CHARS:
+        return False
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises for one that is no number
+    except ValueError:
+        return False
+    return parts.scheme == "null" or (parts.scheme in ("http", "https") and bool(parts.hostname))
 
 
 def _is_encodable(text: str) -> bool:

@@ -8,8 +8,9 @@ submit only if every job in it has an idempotency key.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, Self, TypeVar, cast
 
 from fairlane.clock import Clock, RedisClock
@@ -23,11 +24,14 @@ from fairlane.errors import (
 from fairlane.ids import RANDOM_LENGTH, Ids, RandomIds, parse_job_id
 from fairlane.model import (
     BackendCounts,
+    BackendSpec,
     JobError,
     JobSpec,
     Lease,
     Limits,
     Renewal,
+    Role,
+    Settlement,
     State,
     Submitted,
     Swept,
@@ -38,24 +42,29 @@ from fairlane.queue import moves, replies
 from fairlane.queue.checks import (
     check_backend,
     check_call,
+    check_dispatcher,
     check_gate,
+    check_info,
     check_job,
     check_limits,
     check_ms,
+    check_settlement,
+    check_spec,
     check_tenant,
     check_tier,
+    check_ttl,
     check_usage,
 )
+from fairlane.queue.chunks import CALL_JOBS, is_hopeless, send_in_chunks
 from fairlane.queue.connection import Client, connect
 from fairlane.queue.gather import Gather
-from fairlane.queue.inspection import Inspection
+from fairlane.queue.inspection import SILENT_MS, Inspection
 from fairlane.queue.pools import Pool, Pools
 from fairlane.queue.replies import MovedAway
 from fairlane.queue.schema import ensure_schema
+from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
 
-CALL_JOBS: Final = 100  # jobs in one run of a script: a few milliseconds of Redis's time
-CALL_BYTES: Final = 4 << 20
 HOPS: Final = 8  # pools that a job may have been moved through
 
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
@@ -78,7 +87,8 @@ class Queue:
         self._ids = ids or RandomIds()
         self._max_body_bytes = max_body_bytes
         self._store = Store(client, namespace, clock or RedisClock(), timeout_s)
-        self._gathers: dict[tuple[str, bool], Gather[JobSpec, Submitted | FairlaneError]] = {}
+        self._submits: dict[tuple[str, bool], Gather[JobSpec, Submitted | FairlaneError]] = {}
+        self._settles: dict[str, Gather[Settlement, State | FairlaneError]] = {}
         self.pools = Pools(self._store, self._ids)
         self.inspect = Inspection(self._store, self.at_job)
 
@@ -103,6 +113,10 @@ class Queue:
         """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
         await self._store.bounded(ensure_schema(self._store.raw, self._store.namespace))
 
+    def signals(self) -> Signals:
+        """A subscription for this process, on the same client."""
+        return Signals(self._store.raw)
+
     async def close(self) -> None:
         await self._store.client.aclose()
 
@@ -110,16 +124,15 @@ class Queue:
 
     async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
         """Takes in one job. Raises InvalidRequest, UnknownTier, PayloadTooLarge, QueueFull, IdempotencyMismatch."""
-        if fault := self._fault(pool, spec):
-            raise fault
-        answer = await self._gather(pool, keyed=spec.idempotency_key is not None).call(spec)
+        check_job(pool, spec, self._max_body_bytes)
+        answer = await self._submit_gather(pool, keyed=spec.idempotency_key is not None).call(spec)
         if isinstance(answer, FairlaneError):
             raise answer
         return answer
 
     async def submit_many(self, pool: Pool, specs: Iterable[JobSpec]) -> list[Submitted | FairlaneError]:
         """Takes in many jobs, each on its own: the answers, in the same order, are `submit`'s or its errors."""
-        checked = [(spec, self._fault(pool, spec)) for spec in specs]
+        checked = [(spec, _fault(partial(check_job, pool, spec, self._max_body_bytes))) for spec in specs]
         answers = iter(await self._submit_all(pool, [spec for spec, fault in checked if fault is None]))
         return [fault or next(answers) for _, fault in checked]
 
@@ -167,10 +180,18 @@ class Queue:
 
         Safe to repeat. Raises LeaseLost if the lease had ended, NotFound.
         """
-        check_usage(usage)
-        failure = replies.error_json(error) if error else ""
-        args = (lease.id, str(lease.token), state, _or_empty(status), result, failure, *_usage_args(usage))
-        return cast(State, replies.text(await self._store.run("settle", pool.prefix, *args)))
+        settlement = Settlement(lease, state, status, result, error, usage)
+        check_settlement(settlement)
+        answer = await self._settle_gather(pool).call(settlement)
+        if isinstance(answer, FairlaneError):
+            raise answer
+        return answer
+
+    async def settle_many(self, pool: Pool, settlements: Iterable[Settlement]) -> list[State | FairlaneError]:
+        """Writes many outcomes, each on its own: the answers, in the same order, are `settle`'s or its errors."""
+        checked = [(one, _fault(partial(check_settlement, one))) for one in settlements]
+        answers = iter(await self._settle_all(pool, [one for one, fault in checked if fault is None]))
+        return [fault or next(answers) for _, fault in checked]
 
     async def retry(
         self,
@@ -189,8 +210,8 @@ class Queue:
         check_usage(usage)
         check_ms("delay_ms", delay_ms)
         args = (
-            lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64], _or_empty(error.status),
-            result, replies.error_json(error), *_usage_args(usage),
+            lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64],
+            replies.or_empty(error.status), result, replies.error_json(error), *replies.usage_args(usage),
         )  # fmt: skip
         return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
 
@@ -231,11 +252,39 @@ class Queue:
         return BackendCounts(*map(replies.number, replies.items(reply)))
 
     async def set_backend(
-        self, pool: Pool, backend: str, act: Literal["add", "drain", "undrain", "down", "remove"]
+        self,
+        pool: Pool,
+        backend: str,
+        act: Literal["add", "drain", "undrain", "down", "remove"],
+        *,
+        spec: BackendSpec | None = None,
     ) -> None:
-        """Changes the pool's backends. Raises NotFound, InvalidRequest, IllegalTransition (remove one that works)."""
+        """Changes the pool's backends; adding one that is there replaces its spec, unless that is None.
+
+        Each change is told on the channel `control`. Raises NotFound, InvalidRequest, IllegalTransition (remove one
+        that works).
+        """
         check_backend(backend)
-        await self._store.run("backend", pool.prefix, backend, act, repeat=act != "remove")
+        if spec is not None:
+            check_spec(spec, act)
+        packed = replies.backend_spec_json(spec) if spec else ""
+        await self._store.run("backend", pool.prefix, backend, act, packed, repeat=act != "remove")
+
+    async def elect(self, pool: Pool, role: Role, who: str, ttl_ms: int) -> bool:
+        """Takes a role for `ttl_ms`, or prolongs it: True if `who` holds it now, False if another does."""
+        check_dispatcher(who)
+        check_ttl(ttl_ms)
+        return replies.number(await self._store.run("elect", pool.prefix, role, who, str(ttl_ms))) == 1
+
+    async def resign(self, pool: Pool, role: Role, who: str) -> None:
+        """Gives a role up at once, if `who` holds it."""
+        await self._store.run("resign", pool.prefix, role, who)
+
+    async def beat(self, pool: Pool, dispatcher: str, info: str) -> None:
+        """Says that a dispatcher lives; `info` is JSON of up to 1 KiB about it. It counts for SILENT_MS."""
+        check_dispatcher(dispatcher)
+        check_info(info)
+        await self._store.run("beat", pool.prefix, dispatcher, info, str(SILENT_MS))
 
     async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
         """Replaces a tenant's limits in this pool. Raises InvalidRequest."""
@@ -272,22 +321,25 @@ class Queue:
 
         await self.at_job(job_id, from_here)
 
+    async def home(self, job_id: str) -> Pool:
+        """The pool that a job was submitted to; it may have been moved since. Raises NotFound."""
+        parts = parse_job_id(job_id)
+        if parts is None:
+            raise NotFound()
+        return await self.pools.by_code(parts.code)
+
     # --- within -------------------------------------------------------------------------------------------------------
 
     async def at_job(self, job_id: str, act: Callable[[Pool], Awaitable[T]]) -> T:
         """Does `act` in the pool that the job is in now; finishes a move that is under way. Raises NotFound."""
-        parts = parse_job_id(job_id)
-        if parts is None:
-            raise NotFound()
-        code = parts.code
+        pool = await self.home(job_id)
         for _ in range(HOPS):
-            pool = await self.pools.by_code(code)
             try:
                 return await act(pool)
             except MovedAway as moved:
-                code = moved.code
                 if moved.stage == "moving":
                     await moves.finish(self._store, self.pools, pool, job_id)
+                pool = await self.pools.by_code(moved.code)
         raise NotFound()
 
     async def _state(self, job_id: str, act: str) -> State:
@@ -297,25 +349,35 @@ class Queue:
 
         return await self.at_job(job_id, run)
 
-    def _gather(self, pool: Pool, *, keyed: bool) -> Gather[JobSpec, Submitted | FairlaneError]:
+    def _submit_gather(self, pool: Pool, *, keyed: bool) -> Gather[JobSpec, Submitted | FairlaneError]:
         """Where single submits meet; those that may be repeated keep to themselves."""
         key = (pool.prefix, keyed)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(lambda specs: self._submit_all(pool, specs), CALL_JOBS, _is_hopeless)
-        return self._gathers[key]
+        if key not in self._submits:
+            self._submits[key] = Gather(lambda specs: self._submit_all(pool, specs), CALL_JOBS, is_hopeless)
+        return self._submits[key]
+
+    def _settle_gather(self, pool: Pool) -> Gather[Settlement, State | FairlaneError]:
+        """Where single settles meet."""
+        if pool.prefix not in self._settles:
+            gather = Gather[Settlement, State | FairlaneError](
+                lambda settlements: self._settle_all(pool, settlements), CALL_JOBS, is_hopeless
+            )
+            self._settles[pool.prefix] = gather
+        return self._settles[pool.prefix]
+
+    async def _settle_all(self, pool: Pool, settlements: Sequence[Settlement]) -> list[State | FairlaneError]:
+        async def settle_chunk(chunk: Sequence[Settlement]) -> list[State | FairlaneError]:
+            args = [arg for settlement in chunk for arg in replies.settle_args(settlement)]
+            words = replies.texts(await self._store.run("settle", pool.prefix, *args))
+            return [_why_not(word) if " " in word else cast(State, word) for word in words]
+
+        return await send_in_chunks(settlements, lambda settlement: len(settlement.result), settle_chunk)
 
     async def _submit_all(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
-        """Submits chunk by chunk. A chunk that fails is answered with its error; what went before it stays."""
-        answers: list[Submitted | FairlaneError] = []
-        for chunk in _chunks(specs):
-            if answers and _is_hopeless(answers[-1]):
-                answers += [answers[-1]] * len(chunk)
-                continue
-            try:
-                answers += await self._submit_chunk(pool, chunk)
-            except FairlaneError as error:
-                answers += [error] * len(chunk)
-        return answers
+        def size(spec: JobSpec) -> int:
+            return len(spec.body) + len(spec.head)
+
+        return await send_in_chunks(specs, size, lambda chunk: self._submit_chunk(pool, chunk))
 
     async def _submit_chunk(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
         args = [a for spec in specs for a in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
@@ -335,41 +397,15 @@ class Queue:
         # repeated after a lost reply it would say that nothing changed
         return replies.number(await self._store.run("pause", pool.prefix, *args, repeat=False)) == 1
 
-    def _fault(self, pool: Pool, spec: JobSpec) -> FairlaneError | None:
-        try:
-            check_job(pool, spec, self._max_body_bytes)
-        except FairlaneError as error:
-            return error
-        return None
 
-
-def _is_hopeless(answer: Submitted | FairlaneError) -> bool:
-    """Redis is away or full: no use in letting the next chunk wait for its own timeout."""
-    return isinstance(answer, FairlaneError) and answer.status == 503
-
-
-def _chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
-    chunk: list[JobSpec] = []
-    size = 0
-    for spec in specs:
-        length = len(spec.body) + len(spec.head)
-        if chunk and (len(chunk) == CALL_JOBS or size + length > CALL_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(spec)
-        size += length
-    if chunk:
-        yield chunk
+def _fault(check: Callable[[], None]) -> FairlaneError | None:
+    try:
+        check()
+    except FairlaneError as error:
+        return error
+    return None
 
 
 def _why_not(word: str) -> FairlaneError:
     error = replies.refusal(word)
     return error if isinstance(error, FairlaneError) else NotFound("The job is in another pool now.")
-
-
-def _or_empty(value: float | None) -> str:
-    return "" if value is None else str(value)
-
-
-def _usage_args(usage: Usage | None) -> tuple[str, str]:
-    return (str(usage.input_tokens), str(usage.output_tokens)) if usage else ("", "")

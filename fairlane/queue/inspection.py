@@ -12,35 +12,33 @@ from typing import Final, Literal, Protocol, TypeVar, cast
 
 from fairlane.errors import InvalidRequest, NotFound
 from fairlane.model import (
-    BackendCounts,
     BackendView,
+    DispatcherView,
     Explanation,
-    GateReason,
-    GateView,
     Job,
     Limits,
     Overview,
-    State,
+    PoolLoad,
     TenantView,
-    TierGate,
-    TierView,
 )
-from fairlane.queue import replies
+from fairlane.queue import replies, views
 from fairlane.queue.pools import Pool
 from fairlane.queue.replies import MovedAway
 from fairlane.queue.store import Store
+from fairlane.queue.views import Fields
 
 PAGE_MOST: Final = 1000
+SILENT_MS: Final = 30_000  # a dispatcher that was not heard for so long is forgotten
 COUNTED_MOST: Final = 1000  # entries of its own line that `explain` counts before a job
 Index = Literal["leased", "delayed", "done", "dead"]
 T = TypeVar("T")
-Fields = dict[bytes, bytes]
 
 _INDEX: Final[dict[Index, str]] = {"leased": "leases", "delayed": "due", "done": "done", "dead": "dead"}
 _BRIEF: Final = (
-    "state", "was", "tenant", "tier", "seq", "at", "created", "due", "deadline", "batch", "max", "head", "tries",
-    "lease", "attempts", "dead", "ended", "status", "error", "usage",
+    "state", "was", "spec", "created", "due", "deadline", "batch", "head", "tries", "lease", "attempts", "dead",
+    "ended", "status", "error", "usage",
 )  # fmt: skip
+_OUTCOME: Final = (*_BRIEF, "result", "moved_to")
 
 
 class AtJob(Protocol):
@@ -65,11 +63,27 @@ class Inspection:
 
         return await self._at_job(job_id, read)
 
+    async def outcome(self, job_id: str) -> Job:
+        """One job without its request's body: for whoever waits for it. Raises NotFound."""
+
+        async def read(pool: Pool) -> Job:
+            values = await self._store.bounded(self._store.client.hmget(pool.key("job", job_id), _OUTCOME))
+            known = zip(_OUTCOME, values, strict=True)
+            return _job(job_id, pool, {name: value for name, value in known if value is not None})
+
+        return await self._at_job(job_id, read)
+
+    async def jobs(self, pool: Pool, ids: Sequence[str]) -> list[Job]:
+        """Those of up to PAGE_MOST jobs that are in `pool`, without bodies and results."""
+        if len(ids) > PAGE_MOST:
+            raise InvalidRequest(f"At most {PAGE_MOST} jobs are read at once.", param="ids")
+        return await self._brief(pool, [id_.encode() for id_ in ids])
+
     async def explain(self, job_id: str) -> Explanation:
         """Why a job waits, at this moment. Raises NotFound."""
 
         async def read(pool: Pool) -> Explanation:
-            return _explanation(await self._store.run("explain", pool.prefix, job_id, str(COUNTED_MOST)))
+            return views.explanation(await self._store.run("explain", pool.prefix, job_id, str(COUNTED_MOST)))
 
         return await self._at_job(job_id, read)
 
@@ -77,7 +91,7 @@ class Inspection:
         """A pool at a glance: a fixed number of reads for each tier and backend."""
         pipe = self._store.client.pipeline(transaction=False)
         for tier in pool.policy.tiers:
-            pipe.hget(pool.key("pool"), f"waiting:{tier}")
+            pipe.hmget(pool.key("pool"), [f"waiting:{tier}", f"inflight:{tier}"])
             pipe.zcard(pool.key("oldest", tier))
             pipe.zcard(pool.key("ring", tier))
             pipe.zrange(pool.key("oldest", tier), 0, 0, withscores=True)
@@ -87,7 +101,7 @@ class Inspection:
         pipe.hexists(pool.key("pool"), "paused")
         pipe.hget(pool.key("pool"), "backends")
         *by_tier, delayed, leased, held, dead, paused, names = await self._store.bounded(pipe.execute())
-        tiers = tuple(_tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
+        tiers = tuple(views.tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
         known = cast("bytes | None", names) or b""
         backends: list[BackendView] = []
         for name in known.split():
@@ -96,12 +110,22 @@ class Inspection:
         delayed, leased, held, dead = (cast(int, count) for count in (delayed, leased, held, dead))
         return Overview(tiers, delayed, leased, held, dead, bool(paused), tuple(backends))
 
+    async def load(self, pool: Pool) -> PoolLoad:
+        """The work in each tier and every backend, all of one moment."""
+        return views.pool_load(await self._store.run("load", pool.prefix))
+
+    async def dispatchers(self, pool: Pool) -> list[DispatcherView]:
+        """Up to PAGE_MOST dispatchers that were heard in the last SILENT_MS, the one heard longest ago first."""
+        args = (str(SILENT_MS), str(PAGE_MOST))
+        row = replies.texts(await self._store.run("dispatchers", pool.prefix, *args))
+        return [DispatcherView(row[i], int(row[i + 1]), row[i + 2]) for i in range(0, len(row), 3)]
+
     async def backend(self, pool: Pool, name: str) -> BackendView:
         """One backend. Raises NotFound."""
         fields = await self._store.bounded(self._store.client.hgetall(pool.key("backend", name)))
         if not fields:
             raise NotFound(f"There is no backend {name!r} in this pool.")
-        return _backend_view(name, fields)
+        return views.backend_view(name, fields)
 
     async def limits(self, pool: Pool, tenant: str) -> Limits:
         """A tenant's limits in this pool; the defaults if none were set."""
@@ -123,11 +147,11 @@ class Inspection:
             pipe.hmget(pool.key("tenant", name.decode()), ["waiting", "inflight"])
             pipe.zscore(pool.key("held"), name.decode())
         answers = iter(await self._store.bounded(pipe.execute()))
-        views: list[TenantView] = []
+        seen: list[TenantView] = []
         for (name, at), counts, held in zip(rows, answers, answers, strict=True):
             waiting, inflight = (int(n or 0) for n in cast("list[bytes | None]", counts))
-            views.append(TenantView(name.decode(), int(at), waiting, inflight, cast("float | None", held)))
-        return views, (stop + 1 if len(rows) == limit else None)
+            seen.append(TenantView(name.decode(), int(at), waiting, inflight, cast("float | None", held)))
+        return seen, (stop + 1 if len(rows) == limit else None)
 
     async def line(
         self, pool: Pool, tier: str, tenant: str, cursor: int = 0, limit: int = 100
@@ -163,7 +187,7 @@ class Inspection:
         for job_id, values in zip(ids, await self._store.bounded(pipe.execute()), strict=True):
             known = zip(_BRIEF, cast("list[bytes | None]", values), strict=True)
             fields = {name: value for name, value in known if value is not None}
-            if "tier" in fields and fields["state"] != b"moved":  # else it is past its retention
+            if "spec" in fields:  # else it is past its retention
                 jobs.append(replies.job(job_id.decode(), pool.name, fields))
         return jobs
 
@@ -181,76 +205,3 @@ def _job(job_id: str, pool: Pool, fields: dict[str, bytes]) -> Job:
     if state in (b"moving", b"moved"):
         raise MovedAway(state.decode(), fields["moved_to"].decode())
     return replies.job(job_id, pool.name, fields)
-
-
-def _tier_view(tier: str, answers: Sequence[object]) -> TierView:
-    depth, tenants, runnable, first, paused = answers
-    oldest = cast("list[tuple[bytes, float]]", first)
-    return TierView(
-        tier=tier,
-        depth=int(cast("bytes | None", depth) or 0),
-        tenants=cast(int, tenants),
-        runnable=cast(int, runnable),
-        oldest_ms=int(oldest[0][1]) if oldest else None,
-        paused=bool(paused),
-    )
-
-
-def _backend_view(name: str, fields: Fields) -> BackendView:
-    by_kind: dict[str, dict[str, str]] = {"gate": {}, "said": {}, "n": {}}
-    for field, value in fields.items():
-        kind, _, rest = field.decode().partition(":")
-        if rest:
-            by_kind[kind][rest] = value.decode()
-    gates = {tier: _gate(packed) for tier, packed in by_kind["gate"].items()}
-
-    def whole(name: bytes) -> int:
-        return int(fields.get(name, 0))
-
-    return BackendView(
-        name=name,
-        status=fields[b"status"].decode(),
-        counts=BackendCounts(
-            live=whole(b"taken") - whole(b"ended"),
-            done=whole(b"ended") - whole(b"unfinished") - whole(b"noted"),
-            denied=whole(b"denied"),
-        ),
-        fresh_at_ms=whole(b"fresh_at") or None,
-        gates=gates,
-        said=by_kind["said"],
-        refusals={name: int(n) for name, n in by_kind["n"].items()},
-        seen=fields.get(b"seen", b"{}").decode(),
-    )
-
-
-def _gate(packed: str) -> TierGate:
-    limit, fallback, why = packed.split(" ")
-    return TierGate(int(limit), int(fallback), cast(GateReason, why))
-
-
-def _explanation(reply: replies.Reply) -> Explanation:
-    state, tenant, tier, ahead, rank, tenants, held_by, held_until, paused, depths, gates = replies.items(reply)
-    flat, row = replies.items(depths), replies.items(gates)
-    views = (
-        GateView(
-            replies.text(row[i]),
-            replies.number(row[i + 1]),
-            replies.number(row[i + 2]),
-            cast(GateReason, replies.text(row[i + 3])),
-            replies.text(row[i + 4]),
-        )
-        for i in range(0, len(row), 5)
-    )
-    return Explanation(
-        state=cast(State, replies.text(state)),
-        tenant=replies.text(tenant),
-        tier=replies.text(tier),
-        ahead_in_line=replies.number(ahead),
-        rank=replies.number(rank) if replies.number(rank) >= 0 else None,
-        tenants=replies.number(tenants),
-        held_by=replies.text(held_by) or None,
-        held_until_ms=int(replies.text(held_until)) if held_until else None,
-        paused=replies.number(paused) == 1,
-        depths={replies.text(flat[i]): replies.number(flat[i + 1]) for i in range(0, len(flat), 2)},
-        gates=tuple(views),
-    )

@@ -29,6 +29,9 @@ POOL_KEYS: Final[dict[str, str]] = {
     "deadlines": "deadlines",
     "moves": "moves",
     "call": "call:<dispatcher>",
+    "beats": "beats",
+    "dispatchers": "dispatchers",
+    "elected": "elected:<role>",
     "idem": "idem:<tenant>:<digest>",
     "events": "events",
     "done": "done",
@@ -36,7 +39,7 @@ POOL_KEYS: Final[dict[str, str]] = {
     "nothing": "nothing",  # never exists, see lua/lib/drain.lua
     "settled": "settled:<id>",  # channel: this job has an outcome, or has moved
     "wake": "wake",  # channel: there may be work that a waiting dispatcher can take
-    "control": "control",  # channel: a running job was cancelled
+    "control": "control",  # channel: a running job was cancelled, or something about the backends changed
 }
 ACCOUNT_KEYS: Final[dict[str, str]] = {"schema": "schema", "pools": "pools", "codes": "codes"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple
-from typing import cast
+from dataclasses import asdict, astuple
+from typing import NamedTuple, cast
 
 from fairlane.errors import (
     FairlaneError,
@@ -19,7 +19,19 @@ from fairlane.errors import (
     StaleCall,
     UnknownTier,
 )
-from fairlane.model import Attempt, Job, JobError, JobSpec, Lease, Limits, State, Submitted, Usage
+from fairlane.model import (
+    Attempt,
+    BackendSpec,
+    Job,
+    JobError,
+    JobSpec,
+    Lease,
+    Limits,
+    Settlement,
+    State,
+    Submitted,
+    Usage,
+)
 from fairlane.queue.scripts import Reply
 
 
@@ -89,6 +101,42 @@ def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
     return [random_part, spec.tenant, spec.tier, numbers, keyed, spec.batch_id or "", spec.head, spec.body]
 
 
+class KeptSpec(NamedTuple):
+    """What the queue keeps of a JobSpec in one field of the job's hash. (A tuple: one is made for each lease.)"""
+
+    tenant: str
+    tier: str
+    seq: int
+    at_ms: int
+    boost_ms: int
+    input_tokens: int
+    output_tokens: int
+    max_attempts: int
+
+
+def kept_spec(field: bytes) -> KeptSpec:
+    """The field `spec` as lua/lib/job.lua writes it."""
+    tenant, tier, seq, at, boost, input_, output, most = field.decode().split(" ")
+    return KeptSpec(tenant, tier, int(seq), int(at), int(boost), int(input_), int(output), int(most))
+
+
+def settle_args(settlement: Settlement) -> list[str | bytes]:
+    """One job's arguments of settle.lua."""
+    lease, error = settlement.lease, settlement.error
+    return [
+        lease.id, str(lease.token), settlement.state, or_empty(settlement.status), settlement.result,
+        error_json(error) if error else "", *usage_args(settlement.usage),
+    ]  # fmt: skip
+
+
+def or_empty(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def usage_args(usage: Usage | None) -> tuple[str, str]:
+    return (str(usage.input_tokens), str(usage.output_tokens)) if usage else ("", "")
+
+
 def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
     """One job's answer of submit.lua."""
     match word:
@@ -108,11 +156,11 @@ def leases(reply: Reply) -> list[Lease]:
 
 
 def _lease(row: list[bytes]) -> Lease:
-    id_, token, backend, tenant, tier, attempt, most, arrived, boost, input_, output, until, head, body = row
-    at = int(arrived)
+    id_, token, backend, packed, attempt, until, head, body = row
+    tenant, tier, _, at, boost, input_tokens, output_tokens, most = kept_spec(packed)
     return Lease(
-        id_.decode(), int(token), backend.decode(), tenant.decode(), tier.decode(), int(attempt), int(most), at,
-        at - int(boost), int(until), int(input_), int(output), head, body,
+        id_.decode(), int(token), backend.decode(), tenant, tier, int(attempt), most, at, at - boost, int(until),
+        input_tokens, output_tokens, head, body,
     )  # fmt: skip
 
 
@@ -127,6 +175,15 @@ def limits(field: bytes | None) -> Limits:
         return Limits()
     weight, *most = field.decode().split(" ")
     return Limits(float(weight), *(None if value == "-" else int(value) for value in most))
+
+
+def backend_spec_json(spec: BackendSpec) -> str:
+    return json.dumps(asdict(spec))
+
+
+def backend_spec(field: bytes | None) -> BackendSpec | None:
+    """The inverse of `backend_spec_json`; None if none was given."""
+    return None if field is None else BackendSpec(**json.loads(field))
 
 
 def error_json(error: JobError) -> str:
@@ -145,6 +202,7 @@ def job(id_: str, pool: str, fields: Mapping[str, bytes]) -> Job:
     def whole(name: str) -> int | None:
         return int(fields[name]) if name in fields else None
 
+    spec = kept_spec(fields["spec"])
     state = cast(State, fields["state"].decode())
     if state == "moving":
         state = cast(State, fields["was"].decode())
@@ -157,17 +215,17 @@ def job(id_: str, pool: str, fields: Mapping[str, bytes]) -> Job:
     return Job(
         id=id_,
         pool=pool,
-        tenant=fields["tenant"].decode(),
-        tier=fields["tier"].decode(),
+        tenant=spec.tenant,
+        tier=spec.tier,
         state=state,
         dead="dead" in fields,
-        created_at_ms=int(fields.get("created", fields["at"])),
+        created_at_ms=int(fields.get("created", spec.at_ms)),
         not_before_ms=whole("due"),
         deadline_at_ms=whole("deadline"),
         started_at_ms=tries[0].started_at_ms if tries else None,
         finished_at_ms=whole("ended"),
         attempts=tries,
-        max_attempts=int(fields["max"]),
+        max_attempts=spec.max_attempts,
         batch_id=fields["batch"].decode() if "batch" in fields else None,
         head=fields["head"],
         body=fields.get("body"),

@@ -1,7 +1,8 @@
 """The scripts: one file per atomic act in lua/, put together with the parts it includes from lua/lib/, run by SHA.
 
-A script's source is: the states its acts may start from (model.TRANSITIONS), what it uses of the parts named in its
-`-- include:` lines, and the file itself, with each key's name written out (keys.py). Old and new versions of a script
+A script's source is: the states its acts may start from (model.TRANSITIONS), the fields of the pool's hash that it
+uses, what it uses of the parts named in its `-- include:` lines, and the file itself, with each key's name written out
+(keys.py). Old and new versions of a script
 run side by side during an upgrade, since each process runs its own by its SHA.
 """
 
@@ -27,6 +28,7 @@ _INCLUDE: Final = re.compile(r"^-- include: (.+)$", re.MULTILINE)
 _TOP: Final = re.compile(r"^(?=\S)(?!end\b|elseif\b|else\b|\}|\))", re.MULTILINE)  # starts of top-level statements
 _DEFINES: Final = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 _FROM: Final = re.compile(r"\bFROM\.(\w+)\b")
+_POOL: Final = re.compile(r"\bpool\.(\w+)\b")
 _LUA: Final = files("fairlane.queue") / "lua"
 
 
@@ -49,8 +51,8 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """The script of `lua/<name>.lua`."""
-    body = keys.in_lua(_needed(_parts(name)))
-    source = "\n".join([_legal_states(body), body])
+    body = _needed(_parts(name))
+    source = keys.in_lua("\n".join([_legal_states(body), _pool_fields(body), body]))
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -97,3 +99,13 @@ def _legal_states(source: str) -> str:
         return ""
     tables = (f"{act} = {{{', '.join(f'{s} = true' for s in TRANSITIONS[cast(Act, act)] if s)}}}" for act in acts)
     return f"local FROM = {{{', '.join(tables)}}}"
+
+
+def _pool_fields(source: str) -> str:
+    """The Lua table `pool` with the fields of the pool's hash that `source` uses: false if absent, read in one call."""
+    fields = sorted(set(_POOL.findall(source)))
+    if not fields:
+        return ""
+    names = ", ".join(f"'{field}'" for field in fields)
+    table = ", ".join(f"{field} = h[{n}]" for n, field in enumerate(fields, 1))
+    return f"local h = redis.call('HMGET', pool_key, {names})\nlocal pool = {{{table}}}"

@@ -14,6 +14,7 @@ from fairlane.queue.pools import Pool
 
 NOTHING_COUNTED: Final = BackendCounts(0, 0, 0)
 REFUSED: Final = JobError("backend_unreachable", "It does not answer.", 502)
+NOTHING_KNOWN: Final = Lease("job_gone", 1, "b1", "ann", "default", 1, 1, 0, 0, 0, 0, 0, b"", b"")
 _calls = count(1)
 
 

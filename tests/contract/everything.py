@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fairlane.clock import ManualClock
-from fairlane.model import JobError, Limits, Policy, Usage
+from fairlane.model import BackendSpec, JobError, Limits, Policy, Settlement, Usage
 from fairlane.queue.engine import Queue
 from tests.contract.acts import REFUSED, open_backend, set_gate, spec, take, take_one
 
@@ -19,6 +19,12 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     target = await queue.pools.open("all/acts:{2}", Policy())
     yield "set_backend"
     await open_backend(queue, pool, "b1", 100)
+    await queue.set_backend(pool, "b1", "add", spec=BackendSpec("http://localhost:8000"))
+    yield "elect"
+    assert await queue.elect(pool, "observer", "d", 2_000)
+    await queue.resign(pool, "observer", "d")
+    yield "beat"
+    await queue.beat(pool, "d", "{}")
     yield "set_limits"
     await queue.set_limits(pool, "ann", Limits(2, 50, 6000, 10**6, 90))
     await queue.set_limits(pool, "fast", Limits(requests_per_minute=6))
@@ -37,6 +43,7 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     yield "settle"
     await queue.settle(pool, good, "succeeded", status=200, result=b"1", usage=Usage(3, 4))
     await queue.settle(pool, bad, "failed", error=TIMEOUT)
+    await queue.settle_many(pool, [Settlement(good, "succeeded"), Settlement(bad, "failed")])
     yield "retry"
     assert await queue.retry(pool, dead, REFUSED, delay_ms=5) == "failed"
     yield "cancel"
@@ -75,6 +82,8 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     await queue.inspect.explain(moved)
     yield "inspect"
     await queue.inspect.overview(pool)
+    await queue.inspect.load(pool)
+    await queue.inspect.dispatchers(pool)
     for tier in pool.policy.tiers:
         await queue.inspect.line(pool, tier, "ann")
         await queue.inspect.tenants(pool, tier)

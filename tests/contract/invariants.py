@@ -11,6 +11,7 @@ from fairlane.model import FINISHED
 from fairlane.queue import keys
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.queue.replies import kept_spec
 
 Kind = Literal["hash", "zset", "stream", "string"]
 KINDS: Final[dict[str, Kind]] = {
@@ -18,7 +19,7 @@ KINDS: Final[dict[str, Kind]] = {
     "line": "stream", "events": "stream",
     "rejoin": "zset", "ring": "zset", "shelf": "zset", "left": "zset", "oldest": "zset", "held": "zset",
     "leases": "zset", "due": "zset", "deadlines": "zset", "moves": "zset", "done": "zset", "dead": "zset",
-    "call": "string", "idem": "string",
+    "beats": "zset", "dispatchers": "hash", "elected": "string", "call": "string", "idem": "string",
 }  # fmt: skip
 WAITING: Final = ("queued", "delayed")
 FOREVER: Final = -1
@@ -113,7 +114,10 @@ def _keep(s: Snapshot, name: str, value: Any, ttl: int) -> None:
     match KINDS[name.split(":")[0]]:
         case "hash":
             binary = ("head", "body", "result")
-            s.hashes[name] = {k.decode(): "" if k.decode() in binary else v.decode() for k, v in value.items()}
+            fields = {k.decode(): "" if k.decode() in binary else v.decode() for k, v in value.items()}
+            if spec := value.get(b"spec") if name.startswith("job:") else None:
+                fields |= {name: str(part) for name, part in kept_spec(spec)._asdict().items()}
+            s.hashes[name] = fields
         case "zset":
             s.zsets[name] = {member.decode(): score for member, score in value}
         case "stream":
@@ -148,8 +152,10 @@ def _check_tenants(s: Snapshot) -> None:
 def _check_counts(s: Snapshot) -> None:
     assert int(s.pool.get("waiting", 0)) == len(s.ids(*WAITING))
     queued = Counter(s.jobs[id_]["tier"] for id_ in s.ids("queued"))
+    leased = Counter(s.jobs[id_]["tier"] for id_ in s.zset("leases"))
     for tier in s.tiers:
         assert int(s.pool.get(f"waiting:{tier}", 0)) == queued[tier], f"waiting:{tier}"
+        assert int(s.pool.get(f"inflight:{tier}", 0)) == leased[tier], f"inflight:{tier}"
 
 
 def _lines(s: Snapshot) -> dict[tuple[str, str], list[Place]]:
@@ -163,7 +169,11 @@ def _lines(s: Snapshot) -> dict[tuple[str, str], list[Place]]:
             for entry, fields in entries:
                 id_, *numbers = fields["j"].split(" ")
                 job = s.jobs[id_]
-                assert numbers == [job["at"], job["boost"], str(int(job["input"]) + 2 * int(job["output"]))]
+                assert numbers == [
+                    job["at_ms"],
+                    job["boost_ms"],
+                    str(int(job["input_tokens"]) + 2 * int(job["output_tokens"])),
+                ]
                 lines[tier, tenant].append((int(entry.split("-")[0]), id_))
     for name, members in s.zsets.items():
         kind, _, rest = name.partition(":")
@@ -189,7 +199,7 @@ def _check_ring(s: Snapshot, tier: str) -> None:
     assert set(s.zset("ring", tier)) == (set() if paused else runnable), f"ring:{tier}"
     assert not s.zset("left", tier).keys() & runnable, f"in the ring and in left:{tier}"
     assert (f"since:{tier}" in s.pool) == bool(s.zset("ring", tier)), f"since:{tier}"
-    assert s.zset("oldest", tier) == {tenant: int(s.jobs[id_]["at"]) for tenant, id_ in heads.items()}
+    assert s.zset("oldest", tier) == {tenant: int(s.jobs[id_]["at_ms"]) for tenant, id_ in heads.items()}
 
 
 def _check_held(s: Snapshot) -> None:

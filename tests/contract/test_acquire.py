@@ -13,6 +13,7 @@ from fairlane.model import Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import (
+    REFUSED,
     drain,
     finish,
     ids_of,
@@ -24,6 +25,7 @@ from tests.contract.acts import (
     submit_all,
     take,
     take_one,
+    tenants_of,
 )
 
 pytestmark = pytest.mark.usefixtures("invariants")
@@ -194,3 +196,63 @@ async def test_a_job_that_somebody_deleted_by_hand_is_passed_over(queue: Queue, 
     await client.delete(*(pool.key("job", id_) for id_ in (gone, alone)))
     taken = [lease.id for _ in range(4) for lease in await take(queue, pool)]
     assert taken == left
+
+
+async def test_a_job_past_its_deadline_is_not_started(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    late = await submit(queue, pool, n=3, deadline_ms=100, batch_id="b")
+    (good,) = await submit(queue, pool)
+    clock.advance(99)
+    assert ids_of(await take(queue, pool)) == late[:1], "it has a millisecond left"
+    clock.advance(1)
+    assert ids_of(await take(queue, pool)) == [good]
+    for id_ in late[1:]:
+        job = await queue.inspect.job(id_)
+        assert (job.state, job.attempts, job.finished_at_ms) == ("expired", (), clock.now_ms())
+        assert job.error is not None
+        assert job.error.code == "expired"
+    assert await state_of(queue, late[0]) == "leased", "a job that has started is never thrown away"
+
+
+async def test_what_expires_at_its_turn_is_told_and_costs_no_turn(
+    queue: Queue, pool: Pool, clock: ManualClock, client: Any
+) -> None:
+    (late,) = await submit(queue, pool, "ann", deadline_ms=100)
+    await submit(queue, pool, "ann", n=2)
+    await submit(queue, pool, "bob", n=2)
+    clock.advance(100)
+    async with client.pubsub() as pubsub:
+        await pubsub.subscribe(pool.key("settled", late))
+        assert (await pubsub.get_message(timeout=5))["type"] == "subscribe"
+        leases = await take(queue, pool, 4)
+        assert (await pubsub.get_message(timeout=5))["data"] == b"expired"
+    assert tenants_of(leases) == ["ann", "bob", "ann", "bob"]
+    events = await client.xrange(pool.key("events"))
+    assert [(e[b"job"].decode(), e[b"state"]) for _, e in events] == [(late, b"expired")]
+
+
+async def test_a_retried_job_is_not_started_again_after_its_deadline(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
+    (id_,) = await submit(queue, pool, deadline_ms=100)
+    lease = await take_one(queue, pool)
+    clock.advance(200)
+    assert await queue.retry(pool, lease, REFUSED, delay_ms=0) == "queued"
+    assert await take(queue, pool) == []
+    job = await queue.inspect.job(id_)
+    assert (job.state, len(job.attempts)) == ("expired", 1)
+
+
+@pytest.mark.parametrize("policy", [Policy(max_waiting_tenant=1000)], indirect=True)
+async def test_a_call_passes_over_a_bounded_number_of_jobs_and_says_that_there_may_be_more(
+    queue: Queue, pool: Pool, clock: ManualClock, client: Any
+) -> None:
+    late = await submit(queue, pool, n=250, deadline_ms=100)
+    (good,) = await submit(queue, pool)
+    clock.advance(100)
+    async with client.pubsub() as pubsub:
+        await pubsub.subscribe(pool.key("wake"))
+        assert (await pubsub.get_message(timeout=5))["type"] == "subscribe"
+        taken = [ids_of(await take(queue, pool)) for _ in range(3)]
+        assert taken == [[], [], [good]]
+        assert [(await pubsub.get_message(timeout=5))["data"] for _ in range(2)] == [b"late"] * 2
+    assert {await state_of(queue, id_) for id_ in late} == {"expired"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlane.errors import FairlaneError, StoreFull
-from fairlane.model import JobError, Lease, Policy
+from fairlane.model import BackendSpec, JobError, Lease, Policy, Settlement
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -69,6 +69,8 @@ async def test_a_full_server_refuses_new_jobs_and_lets_go_on_what_it_has(server:
                 assert await queue.cancel(lease.id) == "cancelled"
                 assert await queue.renew(pool, [lease]) == ["cancelled"]
                 await queue.release(pool, lease)
+            case 3:
+                await queue.settle_many(pool, [Settlement(lease, "succeeded", 200, result)] * 2)
             case _:
                 await queue.settle(pool, lease, "succeeded", status=200, result=result)
 
@@ -103,6 +105,12 @@ async def test_on_a_full_server_the_rest_goes_on_too(server: Server) -> None:
         assert await queue.resume(pool, **scope)
     await queue.set_backend(pool, "b1", "down")
     await queue.set_backend(pool, "b1", "undrain")
+    await queue.set_backend(pool, "b1", "add", spec=BackendSpec("http://localhost:8000"))
+    for _ in range(2):
+        assert await queue.elect(pool, "sweeper", "d1", 2_000)
+    await queue.resign(pool, "sweeper", "d1")
+    await queue.beat(pool, "d1", "{}")
+    assert len(await queue.inspect.dispatchers(pool)) == 1
     assert await queue.retier(pool, [first, second], "flex") == [None, None]
     assert await queue.cancel(first) == "cancelled"
     assert await queue.cancel(second) == "cancelled"

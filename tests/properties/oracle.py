@@ -87,9 +87,10 @@ class Oracle:
     def waiting(self, tenant: str | None = None) -> int:
         return sum(j.state in ("queued", "delayed") and tenant in (None, j.tenant) for j in self.jobs.values())
 
-    def inflight(self, *, tenant: str | None = None, backend: str | None = None) -> int:
-        leased = (j for j in self.jobs.values() if j.lease_until is not None)
-        return sum(tenant in (None, j.tenant) and backend in (None, j.backend) for j in leased)
+    def inflight(self, *, tenant: str | None = None, backend: str | None = None, tier: str | None = None) -> int:
+        asked = (tenant, backend, tier)
+        leased = [(j.tenant, j.backend, j.tier) for j in self.jobs.values() if j.lease_until is not None]
+        return sum(all(want in (None, has) for want, has in zip(asked, job, strict=True)) for job in leased)
 
     def cost(self, tenant: str, tokens: int) -> int:
         units = 1000 * max(1, tokens) if self.policy.fairness == "tokens" else MILLION
@@ -229,13 +230,18 @@ class Oracle:
         turns = self.turns()
         while len(taken) < n and (turn := next(turns, None)):
             tier, backend = turn
-            taken.append((self.pop(tier, backend), backend))
+            if job := self.pop(tier, backend):
+                taken.append((job, backend))
         return taken
 
-    def pop(self, tier: str, backend: str) -> str:
+    def pop(self, tier: str, backend: str) -> str | None:
+        """The job that is leased; None if it was past its deadline and expired instead."""
         ring = self.tiers[tier]
         tenant = min(ring.v, key=lambda name: (self.score(tier, name), name))
         job = self.line(tier, tenant)[0]
+        if job.deadline is not None and job.deadline <= self.now:
+            self.finish(job, "expired")
+            return None
         job.state, job.backend, job.lease_until = "leased", backend, self.now + self.policy.lease_ms
         job.tries, job.token, job.charged = job.tries + 1, job.token + 1, self.cost(tenant, job.tokens)
         ring.clock = max(ring.clock, ring.v[tenant])

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairlane.model import FINISHED
 from fairlane.queue.pools import Pool
+from fairlane.queue.replies import kept_spec
 from tests.properties.oracle import Oracle
 
 Snapshot = dict[str, Any]
@@ -33,6 +34,7 @@ async def of_redis(client: Any, pool: Pool) -> Snapshot:
         "since": {tier: int(shared[f"since:{tier}"]) for tier in tiers if f"since:{tier}" in shared},
         "clock": {tier: int(shared.get(f"clock:{tier}", 0)) for tier in tiers},
         "queued": {tier: int(shared.get(f"waiting:{tier}", 0)) for tier in tiers},
+        "inflight": {tier: int(shared.get(f"inflight:{tier}", 0)) for tier in tiers},
         "ring": {tier: await _ring(client, pool, tier, shared) for tier in tiers},
         "left": {tier: await scores(pool.key("left", tier)) for tier in tiers},
         "oldest": {tier: await scores(pool.key("oldest", tier)) for tier in tiers},
@@ -52,10 +54,11 @@ async def _jobs(client: Any, pool: Pool, keys: list[str], leases: set[str]) -> d
     jobs: dict[str, tuple[Any, ...]] = {}
     for job_id in (key.removeprefix("job:") for key in keys if key.startswith("job:")):
         key = pool.key("job", job_id)
-        values = await client.hmget(key, ["state", "tenant", "tier", "tries", "token", "dead"])
-        state, tenant, tier, tries, token, dead = (value.decode() if value else "" for value in values)
+        values = await client.hmget(key, ["state", "spec", "tries", "token", "dead"])
+        state, packed, tries, token, dead = (value.decode() if value else "" for value in values)
         if state != "moved":
-            jobs[job_id] = (state, tenant, tier, int(tries or 0), int(token or 0), bool(dead))
+            spec = kept_spec(packed.encode())
+            jobs[job_id] = (state, spec.tenant, spec.tier, int(tries or 0), int(token or 0), bool(dead))
         kept = state not in FINISHED or job_id in leases
         assert (await client.pttl(key) < 0) == kept, f"retention of {job_id}, {state}"
     return jobs
@@ -119,6 +122,7 @@ def of_oracle(oracle: Oracle) -> Snapshot:
         "since": {name: t.since for name, t in oracle.tiers.items() if t.since is not None},
         "clock": {name: t.clock for name, t in oracle.tiers.items()},
         "queued": {tier: sum(j.state == "queued" and j.tier == tier for j in waiting) for tier in oracle.tiers},
+        "inflight": {tier: oracle.inflight(tier=tier) for tier in oracle.tiers},
         "ring": {tier: {t: oracle.score(tier, t) for t in oracle.tiers[tier].v} for tier in oracle.tiers},
         "left": {name: tier.left for name, tier in oracle.tiers.items()},
         "oldest": {tier: {t: heads[tier, t][0].at for t in oracle.tenants if heads[tier, t]} for tier in oracle.tiers},

@@ -1,16 +1,17 @@
--- Leases up to `n` jobs to one dispatcher, none more once it has 4 MiB of bodies: from the highest tier whose gate is open, round robin among its tenants.
+-- Leases up to `n` jobs to one dispatcher, none more once it has 4 MiB of bodies: from the highest tier whose gate is open,
+-- round robin among its tenants. A job that is past its deadline is not leased: it expires on the spot.
 -- A call that is repeated because its reply was lost leases nothing new: it returns those of its leases that still live.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', dispatcher, call number (rising per dispatcher), n
--- returns  {a job: {id, token, backend, tenant, tier, attempt, max attempts, arrival, boost, input, output,
---          until, head, body}, …}
+-- returns  {a job: {id, token, backend, spec (job.lua), attempt, until, head, body}, …}
 -- errors   STALE a later call of this dispatcher was answered already
--- events   none; PUBLISH none
+-- events   settled for jobs past their deadline, one entry in `events` each; PUBLISH settled:<id>, wake
 -- cost     O(n · (K + log T + B) + K · B): T tenants in the ring, B backends, K tiers
 -- include: pop
 
 local BYTES_MOST = 4194304 -- of payload: large jobs come fewer at a time
+local PASSED_MOST = 100 -- jobs past their deadline a call
 local dispatcher, call_no, n = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local reply = {}
 
@@ -21,12 +22,11 @@ if call_no < last_no then
 end
 if call_no == last_no then
   for id, token in string.gmatch(last, '(%S+)=(%d+)') do
-    local state, now_token, lease, tenant, tier, tries, most, at, boost, input, output, head, body = unpack(
-      redis.call('HMGET', job_key(id), 'state', 'token', 'lease', 'tenant', 'tier', 'tries', 'max', 'at', 'boost', 'input',
-                 'output', 'head', 'body'))
+    local state, now_token, lease, spec, tries, head, body = unpack(
+      redis.call('HMGET', job_key(id), 'state', 'token', 'lease', 'spec', 'tries', 'head', 'body'))
     if state == 'leased' and now_token == token then
       local backend, till = string.match(lease, '%S+'), redis.call('ZSCORE', leases_key, id)
-      reply[#reply + 1] = {id, token, backend, tenant, tier, tries, most, at, boost, input, output, till, head, body}
+      reply[#reply + 1] = {id, token, backend, spec, tries, till, head, body}
     end
   end
   return reply
@@ -34,27 +34,30 @@ end
 
 read_turns()
 local till = now + pool.lease_ms
-local record, bytes = int(call_no), 0
-for _ = 1, n do
-  local tier, backend
-  if bytes < BYTES_MOST then
-    tier, backend = next_turn()
-  end
+local record, bytes, passed = int(call_no), 0, 0
+while #reply < n and bytes < BYTES_MOST and passed < PASSED_MOST do
+  local tier, backend = next_turn()
   if not tier then
     break
   end
   local id, token, size = pop(tier, backend, dispatcher, till, reply)
   if id then
     record, bytes = record .. ' ' .. id .. '=' .. token, bytes + size
+  else
+    passed = passed + 1
   end
 end
 
 -- A script whose first write frees may go on although Redis is full (drain.lua): take_head's does, and else this DEL.
 if next(popped) then
+  write_tenants()
   write_pops()
 else
   redis.call('DEL', call_key(dispatcher))
 end
 write_backends()
+if passed == PASSED_MOST then
+  redis.call('PUBLISH', wake_key, 'late') -- there may be others behind them
+end
 redis.call('SET', call_key(dispatcher), record, 'PX', 2 * pool.lease_ms)
 return reply

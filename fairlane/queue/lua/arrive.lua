@@ -17,9 +17,9 @@ end
 redis.call('DEL', job_key(id))
 redis.call('ZREM', moves_key, id)
 redis.call('HSET', job_key(id), unpack(ARGV, 4))
-local job = load_job(id, 'tenant', 'tier', 'deadline', 'due', 'was')
+local job = load_job(id, 'spec', 'deadline', 'due', 'was')
 job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
-redis.call('HSET', job_key(id), 'seq', job.seq)
+write_spec(job)
 redis.call('HDEL', job_key(id), 'moved_to', 'was')
 local t = tenant_of(job.tenant)
 wait_again(job, t)
@@ -28,4 +28,5 @@ if job.was == 'delayed' then
 else
   rejoin(job, t)
 end
+write_tenants()
 return 1

@@ -23,4 +23,5 @@ else
   stop_waiting(job, tenant_of(job.tenant))
 end
 conclude(job, 'cancelled', runs)
+write_tenants()
 return 'cancelled'

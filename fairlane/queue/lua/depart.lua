@@ -12,7 +12,7 @@
 
 local id, target = ARGV[2], ARGV[3]
 local key = job_key(id)
-local job = load_job(id, 'state', 'tenant', 'tier', 'seq', 'deadline', 'batch', 'moved_to')
+local job = load_job(id, 'state', 'spec', 'deadline', 'batch', 'moved_to')
 if job.batch then
   return redis.error_reply('BATCH a job of a batch stays in its pool')
 end
@@ -24,6 +24,7 @@ if job.state ~= 'moving' then
     return redis.error_reply('TIER ' .. job.tier)
   end
   stop_waiting(job, tenant_of(job.tenant))
+  write_tenants()
   redis.call('ZREM', deadlines_key, id)
   redis.call('HSET', key, 'state', 'moving', 'was', job.state, 'moved_to', target)
   redis.call('HINCRBY', key, 'hop', 1)

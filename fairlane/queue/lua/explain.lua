@@ -11,7 +11,7 @@
 -- cost     O(bound + log T + K · B)
 -- include: hold gate
 
-local job = load_job(ARGV[2], 'state', 'tenant', 'tier', 'seq')
+local job = load_job(ARGV[2], 'state', 'spec')
 if not job.state or job.state == 'moving' or job.state == 'moved' then
   return refuse(job)
 end
@@ -29,7 +29,7 @@ for _, t in ipairs(tiers()) do
     break
   end
 end
-read_backends(unpack(redis.call('HMGET', pool_key, 'backends', 'stale_ms')))
+read_backends({tier})
 for _, b in ipairs(backends) do
   local limit, reason = limit_of(b, tier)
   for _, value in ipairs({b.name, b.live, limit, b.live < limit and 'open' or reason}) do

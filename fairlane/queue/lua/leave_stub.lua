@@ -10,12 +10,12 @@
 
 local id = ARGV[2]
 local key = job_key(id)
-local job = load_job(id, 'state', 'moved_to', 'hop', 'tenant')
+local job = load_job(id, 'state', 'moved_to', 'hop')
 if not FROM.leave_stub[job.state] or job.hop ~= ARGV[3] then
   return 0
 end
 redis.call('DEL', key)
-redis.call('HSET', key, 'state', 'moved', 'moved_to', job.moved_to, 'hop', job.hop, 'tenant', job.tenant)
+redis.call('HSET', key, 'state', 'moved', 'moved_to', job.moved_to, 'hop', job.hop)
 redis.call('ZADD', moves_key, now + ARGV[4], id)
 redis.call('PUBLISH', settled_key(id), 'moved')
 return 1

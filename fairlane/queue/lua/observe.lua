@@ -5,7 +5,7 @@
 --          display and for the next observer), then tier, "limit fallback why" each
 -- returns  live leases, settles, refusals not yet taken into account
 -- errors   NOTFOUND no such backend
--- events   none; PUBLISH wake if a pop was refused since the last one
+-- events   none; PUBLISH wake if a pop was refused since the last one, control if the backend was down
 -- cost     O(K)
 -- include: drain pool
 
@@ -16,6 +16,7 @@ end
 local fields = {'fresh_at', now, 'seen', ARGV[5]}
 if redis.call('HGET', backend, 'status') == 'down' then
   fields[#fields + 1], fields[#fields + 2] = 'status', 'up'
+  redis.call('PUBLISH', control_key, 'backends')
 end
 for a = 6, #ARGV, 2 do
   fields[#fields + 1], fields[#fields + 2] = 'gate:' .. ARGV[a], ARGV[a + 1]

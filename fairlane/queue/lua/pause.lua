@@ -20,8 +20,9 @@ end
 if scope == 'tenant' then
   local changed = set_flag(tenant_key(name), 'paused')
   local t = tenant_of(name)
-  write_tenant(t) -- a tenant that was only remembered for its pause is forgotten
   place(t)
+  count(t, 0, 0) -- a tenant that was only remembered for its pause is forgotten
+  write_tenants()
   return changed
 end
 

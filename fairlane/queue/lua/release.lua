@@ -20,6 +20,7 @@ end
 local t = tenant_of(job.tenant)
 if not FROM.release[job.state] then
   end_lease(job, t, false)
+  write_ends()
   return retire(job)
 end
 refund(job, t)
@@ -27,4 +28,5 @@ end_lease(job, t, false)
 redis.call('HINCRBY', job_key(job.id), 'tries', -1)
 wait_again(job, t)
 rejoin(job, t)
+write_ends()
 return 'queued'

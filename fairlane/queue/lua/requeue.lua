@@ -8,7 +8,7 @@
 -- cost     O(log N)
 -- include: return
 
-local job = load_job(ARGV[2], 'state', 'dead', 'tenant', 'tier', 'at', 'created')
+local job = load_job(ARGV[2], 'state', 'dead', 'spec', 'created')
 if not FROM.requeue[job.state] or not job.dead then
   return refuse(job)
 end
@@ -17,8 +17,11 @@ redis.call('ZREM', done_key, job.id)
 redis.call('PERSIST', job_key(job.id))
 redis.call('HDEL', job_key(job.id), 'dead', 'ended', 'error', 'status', 'result', 'usage', 'deadline', 'due')
 job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
-redis.call('HSET', job_key(job.id), 'seq', job.seq, 'at', now, 'created', job.created or job.at, 'tries', 0)
+redis.call('HSET', job_key(job.id), 'created', job.created or job.at, 'tries', 0)
+job.at = now
+write_spec(job)
 local t = tenant_of(job.tenant)
 wait_again(job, t)
 rejoin(job, t)
+write_tenants()
 return 'queued'

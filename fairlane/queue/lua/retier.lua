@@ -11,7 +11,7 @@
 local tier = ARGV[2]
 local words = {}
 for a = 3, #ARGV do
-  local job = load_job(ARGV[a], 'state', 'tenant', 'tier', 'seq')
+  local job = load_job(ARGV[a], 'state', 'spec')
   if not FROM.retier[job.state] then
     words[#words + 1] = refusal(job)
   else
@@ -21,7 +21,8 @@ for a = 3, #ARGV do
       job.tier = tier
       rejoin(job, t)
     end
-    redis.call('HSET', job_key(job.id), 'tier', tier)
+    job.tier = tier
+    write_spec(job)
     words[#words + 1] = 'ok'
   end
 end

@@ -18,24 +18,31 @@ if not held then -- a lease that was lost has another token: this one was ended 
   return job.token == ARGV[3] and job.state or redis.error_reply('LOST ' .. job.state)
 end
 
+-- What becomes of the job now that its lease has ended. Returns its state.
+local function go_on(t)
+  if not FROM.retry[job.state] then -- cancelled while it ran: that outcome stands
+    return retire(job)
+  end
+  local attempts = attempt_ended(job, outcome, status)
+  if tonumber(job.tries) >= tonumber(job.max) then
+    bury(job, {attempts = attempts, status = status, result = result, error = failure})
+    return 'failed'
+  end
+  redis.call('HSET', job_key(job.id), 'attempts', attempts)
+  wait_again(job, t)
+  if tonumber(pause) == 0 then
+    rejoin(job, t)
+    return 'queued'
+  end
+  delay(job, now + pause)
+  return 'delayed'
+end
+
 local t = tenant_of(job.tenant)
 if input ~= '' then
   charge_usage(job, t, input, output)
 end
 end_lease(job, t, true)
-if not FROM.retry[job.state] then -- cancelled while it ran: that outcome stands
-  return retire(job)
-end
-local attempts = attempt_ended(job, outcome, status)
-if tonumber(job.tries) >= tonumber(job.max) then
-  bury(job, attempts, status, result, failure)
-  return 'failed'
-end
-redis.call('HSET', job_key(job.id), 'attempts', attempts)
-wait_again(job, t)
-if tonumber(pause) == 0 then
-  rejoin(job, t)
-  return 'queued'
-end
-delay(job, now + pause)
-return 'delayed'
+local state = go_on(t)
+write_ends()
+return state

@@ -10,10 +10,8 @@
 -- include: ring job boost
 
 local STRIDE = 8
-local seq, waiting, pool_most, tenant_most, gamma = unpack(
-  redis.call('HMGET', pool_key, 'seq', 'waiting', 'max_waiting_pool', 'max_waiting_tenant', 'gamma'))
-seq, waiting, gamma = tonumber(seq) or 0, tonumber(waiting) or 0, gamma / 1000
-local queued, touched, reply = {}, {}, {}
+local seq, waiting, gamma = tonumber(pool.seq) or 0, tonumber(pool.waiting) or 0, pool.gamma / 1000
+local queued, reply = {}, {}
 
 -- The job gets its place; its hash is there already.
 local function stand_in_line(id, tier, t, boost, tokens)
@@ -30,8 +28,8 @@ local function take_in(id, t, a)
   local tier, batch = ARGV[a + 2], ARGV[a + 5]
   local most, input, output, expected, delay, deadline = string.match(ARGV[a + 3], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
   local key, boost = job_key(id), boost_of(gamma, expected)
-  redis.call('HSET', key, 'state', delay == '0' and 'queued' or 'delayed', 'tenant', t.name, 'tier', tier, 'seq', int(seq),
-             'at', now, 'boost', boost, 'input', input, 'output', output, 'max', most, 'head', ARGV[a + 6],
+  local spec = table.concat({t.name, tier, int(seq), now, boost, input, output, most}, ' ')
+  redis.call('HSET', key, 'state', delay == '0' and 'queued' or 'delayed', 'spec', spec, 'head', ARGV[a + 6],
              'body', ARGV[a + 7])
   if batch ~= '' then
     redis.call('HSET', key, 'batch', batch)
@@ -46,7 +44,8 @@ local function take_in(id, t, a)
   else
     stand_in_line(id, tier, t, boost, input + 2 * output)
   end
-  waiting, t.waiting, touched[t.name] = waiting + 1, t.waiting + 1, t
+  waiting = waiting + 1
+  count(t, 1, 0)
 end
 
 -- The answer to one job that is not taken in, or nil.
@@ -56,9 +55,9 @@ local function answer(t, known, request)
       return 'old', string.sub(known, #request + 2)
     end
     return 'mismatch', ''
-  elseif waiting >= tonumber(pool_most) then
+  elseif waiting >= tonumber(pool.max_waiting_pool) then
     return 'pool_full', int(waiting)
-  elseif t.waiting >= tonumber(t.max_waiting or tenant_most) then
+  elseif t.waiting >= tonumber(t.max_waiting or pool.max_waiting_tenant) then
     return 'tenant_full', int(t.waiting)
   end
 end
@@ -84,7 +83,5 @@ redis.call('HSET', pool_key, 'seq', int(seq), 'waiting', waiting)
 for tier, n in pairs(queued) do
   redis.call('HINCRBY', pool_key, 'waiting:' .. tier, n)
 end
-for _, t in pairs(touched) do
-  write_tenant(t)
-end
+write_tenants()
 return reply

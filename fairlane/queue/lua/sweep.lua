@@ -15,17 +15,14 @@ local function past(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, most)
 end
 
-local function expire(job, attempts)
-  conclude(job, 'expired', false, attempts, '', '', '{"code":"expired","message":"It was not started before its deadline."}')
-end
+local VANISHED = '{"code":"lease_lost","message":"The dispatcher that ran it vanished, at each of its attempts."}'
 
 -- A leased job whose dispatcher fell silent.
 local function lose(job, t)
   local attempts = attempt_ended(job, 'lost')
   redis.call('HINCRBY', job_key(job.id), 'token', 1) -- fences the silent one, whatever becomes of the job
   if tonumber(job.tries) >= tonumber(job.max) then
-    bury(job, attempts, '', '',
-         '{"code":"lease_lost","message":"The dispatcher that ran it vanished, at each of its attempts."}')
+    bury(job, {attempts = attempts, error = VANISHED})
   elseif job.deadline and tonumber(job.deadline) <= now then
     expire(job, attempts)
   else
@@ -63,7 +60,7 @@ end
 
 local due = past(due_key)
 for _, id in ipairs(due) do
-  local job = load_job(id, 'state', 'tenant', 'tier', 'seq')
+  local job = load_job(id, 'state', 'spec')
   redis.call('ZREM', due_key, id)
   redis.call('HINCRBY', pool_key, 'waiting', -1)
   if FROM.wake[job.state] then
@@ -76,6 +73,7 @@ for _, tenant in ipairs(held) do
   place(tenant_of(tenant))
 end
 local moves = past(moves_key)
+write_ends()
 trim(most)
 
 local next_at = math.huge

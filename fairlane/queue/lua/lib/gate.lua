@@ -4,16 +4,17 @@
 
 local backends = {}
 
-local function read_backends(names, stale_ms)
+-- Reads the backends, with their gates for some tiers.
+local function read_backends(asking)
   local fields = {'taken', 'ended', 'status', 'fresh_at'}
-  for i, tier in ipairs(tiers()) do
+  for i, tier in ipairs(asking) do
     fields[4 + i] = 'gate:' .. tier
   end
-  for name in string.gmatch(names or '', '%S+') do
+  for name in string.gmatch(pool.backends or '', '%S+') do
     local h = redis.call('HMGET', backend_key(name), unpack(fields))
-    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, limits = {}}
-    b.stale = now - (h[4] or 0) > tonumber(stale_ms)
-    for i, tier in ipairs(tiers()) do
+    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, limits = {},
+               stale = now - (h[4] or 0) > tonumber(pool.stale_ms)}
+    for i, tier in ipairs(asking) do
       b.gates[tier] = h[4 + i]
     end
     backends[#backends + 1] = b
@@ -62,7 +63,7 @@ end
 local NOTED_EVERY_MS = 100 -- a fleet that waits is refused many times: with 64 backends noting each one would cost 5 ms
 
 local function write_backends()
-  local refused, noted_at
+  local refused
   for _, b in ipairs(backends) do
     if b.now_taken > 0 then
       redis.call('HINCRBY', backend_key(b.name), 'taken', b.now_taken)
@@ -70,9 +71,9 @@ local function write_backends()
     refused = refused or b.refused
   end
   if refused then
-    noted_at = tonumber(redis.call('HGET', pool_key, 'noted_at')) or 0
     redis.call('HSET', pool_key, 'refused', 1)
   end
+  local noted_at = tonumber(pool.noted_at) or 0
   if not refused or now >= noted_at and now - noted_at < NOTED_EVERY_MS then
     return
   end

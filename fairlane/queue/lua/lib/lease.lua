@@ -1,16 +1,15 @@
--- A lease: the entry of a job in `leases`, counted for its backend (taken − ended) and its tenant (inflight). In flight
+-- A lease: the entry of a job in `leases`, counted for its backend (taken − ended), its tenant (inflight) and its tier (inflight:<tier>). In flight
 -- = live leases, always: only pop.lua begins one and only end_lease ends one.
 -- include: job hold charge
 
 local function load_lease(id)
-  local h = redis.call('HMGET', job_key(id), 'state', 'token', 'tenant', 'tier', 'lease', 'tries', 'max', 'seq', 'deadline',
-                       'batch', 'input', 'output', 'attempts')
-  local job = {id = id, state = h[1], token = h[2], tenant = h[3], tier = h[4], tries = h[6], max = h[7], seq = h[8],
-               deadline = h[9], batch = h[10], input = h[11], output = h[12], attempts = h[13]}
-  if h[5] then
-    job.backend, job.started, job.charged = string.match(h[5], '(%S+) (%S+) (%S+)')
-  end
-  return job
+  local state, spec, token, lease, tries, deadline, batch, attempts = unpack(
+    redis.call('HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'batch', 'attempts'))
+  local tenant, tier, seq, _, _, input, output, most = read_spec(spec or '')
+  local backend, started, charged = string.match(lease or '', '(%S+) (%S+) (%S+)')
+  return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, input = input, output = output,
+          max = most, backend = backend, started = started, charged = charged, tries = tries, deadline = deadline,
+          batch = batch, attempts = attempts}
 end
 
 -- The job behind a lease, and whether `token` still held it. If so its entry is gone now: end_lease must follow.
@@ -20,18 +19,40 @@ local function claim(id, token)
   return job, job.token == token and redis.call('ZREM', leases_key, id) == 1
 end
 
+local ended, unfinished, left_tier = {}, {}, {} -- leases that this call ended, by backend and by tier
+
+local function one_more(counts, name)
+  counts[name] = (counts[name] or 0) + 1
+end
+
 -- finished: the backend did its part, well or badly; the learner of its capacity counts that.
 local function end_lease(job, t, finished)
-  redis.call('HINCRBY', backend_key(job.backend), 'ended', 1)
+  one_more(ended, job.backend)
+  one_more(left_tier, job.tier)
   if not finished then
-    redis.call('HINCRBY', backend_key(job.backend), 'unfinished', 1)
+    one_more(unfinished, job.backend)
   end
-  t.inflight = t.inflight - 1
-  write_tenant(t)
+  count(t, 0, -1)
   if t.limited then
     place(t)
   end
-  wake('room')
+end
+
+-- Comes last in each script that ends leases: writes once what they have in common.
+local function write_ends()
+  for backend, n in pairs(ended) do
+    redis.call('HINCRBY', backend_key(backend), 'ended', n)
+  end
+  for backend, n in pairs(unfinished) do
+    redis.call('HINCRBY', backend_key(backend), 'unfinished', n)
+  end
+  for tier, n in pairs(left_tier) do
+    redis.call('HINCRBY', pool_key, 'inflight:' .. tier, -n)
+  end
+  write_tenants()
+  if next(ended) then
+    wake('room')
+  end
 end
 
 -- The history with one more line: "n backend started ended outcome status".

@@ -23,7 +23,7 @@ local function line_front(tier, tenant)
   local back = redis.call('ZRANGE', rejoin_key(tier, tenant), 0, 1, 'WITHSCORES')
   if back[1] then
     for i = 1, #back, 2 do
-      local job = load_job(back[i], 'at', 'boost', 'input', 'output')
+      local job = load_job(back[i], 'spec')
       front[#front + 1] = {id = back[i], place = back[i + 1], at = job.at, boost = job.boost,
                            tokens = job.input + 2 * job.output, back = true}
     end

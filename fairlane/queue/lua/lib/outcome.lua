@@ -3,21 +3,17 @@
 -- include: pool job
 
 -- job: id, tenant, deadline, batch. keep: a lease still counts for it, so that its hash must stay until that ends.
--- What is '' or nil of attempts, status, result and failure (the error as JSON) is left out.
-local function conclude(job, state, keep, attempts, status, result, failure)
+-- more: attempts, status, result, error (JSON), usage; what is '' is left out.
+local function conclude(job, state, keep, more)
   if job.deadline then
     redis.call('ZREM', deadlines_key, job.id)
   end
   local fields = {'state', state, 'ended', now}
-  local function set(name, value)
-    if value and value ~= '' then
+  for name, value in pairs(more or {}) do
+    if value ~= '' then
       fields[#fields + 1], fields[#fields + 2] = name, value
     end
   end
-  set('attempts', attempts)
-  set('status', status)
-  set('result', result)
-  set('error', failure)
   redis.call('HSET', job_key(job.id), unpack(fields))
   if not keep then
     redis.call('PEXPIRE', job_key(job.id), pool.result_ttl_ms)
@@ -27,10 +23,15 @@ local function conclude(job, state, keep, attempts, status, result, failure)
   redis.call('PUBLISH', settled_key(job.id), state)
 end
 
+local function expire(job, attempts)
+  local why = '{"code":"expired","message":"It was not started before its deadline."}'
+  conclude(job, 'expired', false, {attempts = attempts, error = why})
+end
+
 -- The job has used up its attempts: kept longer, listed, and requeueable.
-local function bury(job, attempts, status, result, failure)
-  conclude(job, 'failed', true, attempts, status, result, failure)
+local function bury(job, more)
+  conclude(job, 'failed', true, more)
   redis.call('HSET', job_key(job.id), 'dead', 1)
-  redis.call('PEXPIRE', job_key(job.id), redis.call('HGET', pool_key, 'dead_ttl_ms'))
+  redis.call('PEXPIRE', job_key(job.id), pool.dead_ttl_ms)
   redis.call('ZADD', dead_key, now, job.id)
 end

@@ -1,11 +1,9 @@
 -- The pool's one hash: its policy, and the numbers that nearly every script reads or moves.
--- Policy: model.Policy's fields; paused, paused:<tier>. Numbers: seq; waiting (queued and delayed), waiting:<tier> (queued);
--- clock:<tier> since:<tier> valve valved_at (whose turn it is); refused (a pop was, since the last wake); backends.
+-- `pool.<name>` is its field of that name, read at the start: exactly those that a script uses (scripts.py).
+-- Policy: model.Policy's fields; paused, paused:<tier>. Numbers: seq; waiting (queued and delayed), waiting:<tier> (queued),
+-- inflight:<tier> (live leases); clock:<tier> since:<tier> valve valved_at (whose turn it is). Also backends, and
+-- refused (a pop was, since the last wake) noted_at (when that was last counted).
 -- include: time hash
-
-local pool = {}
-pool.tiers, pool.fairness, pool.boost_max_ms, pool.lease_ms, pool.result_ttl_ms, pool.paused, pool.refused = unpack(
-  redis.call('HMGET', pool_key, 'tiers', 'fairness', 'boost_max_ms', 'lease_ms', 'result_ttl_ms', 'paused', 'refused'))
 
 -- From the highest down.
 local tiers_read

@@ -1,8 +1,5 @@
 -- One pop: the first tenant of a tier's ring, the head of its line, a lease on a backend.
--- include: turn hold job
-
--- What the pops of one call have in common is written once, by write_pops.
-local touched = {}
+-- include: turn numbers hold outcome
 
 -- The first write of acquire, which must free (drain.lua).
 local function take_head(tier, tenant, head)
@@ -13,7 +10,6 @@ local function take_head(tier, tenant, head)
   else
     redis.call('XDEL', line_key(tier, tenant), head.place)
   end
-  turns.total, turns.waiting[tier] = turns.total - 1, turns.waiting[tier] - 1
 end
 
 -- Charges the tenant for its turn and gives it its next place. Returns the charge.
@@ -21,7 +17,6 @@ local function charge_turn(tier, t, score, head, after)
   local v = score + credit(t, head)
   local cost = turn_cost(t, head.tokens)
   clocks[tier] = math.max(clocks[tier], v)
-  popped[tier] = true
   if after then
     redis.call('ZADD', ring_key(tier), v + cost - credit(t, after), t.name)
     redis.call('ZADD', oldest_key(tier), after.at, t.name)
@@ -34,22 +29,33 @@ local function charge_turn(tier, t, score, head, after)
   return cost
 end
 
+-- The head of the line cannot run: it is past its deadline, and expires, or somebody deleted its hash by hand. It leaves the
+-- line without a turn.
+local function pass_over(tier, t, front, after, state)
+  reseat(tier, t, front, after)
+  if FROM.expire[state] then
+    local job = load_job(front.id, 'deadline', 'batch')
+    job.tenant = t.name
+    expire(job)
+  end
+end
+
 -- Leases the next job of `tier` on backend `b` until `till`, and appends what its dispatcher gets to know to the reply.
--- Returns its id, token and size, or nil if the line held a job whose hash somebody deleted by hand: that entry goes.
+-- Returns its id, token and size, or nil if it passed over one that cannot run.
 local function pop(tier, b, dispatcher, till, reply)
   local first = redis.call('ZRANGE', ring_key(tier), 0, 0, 'WITHSCORES')
-  local t = tenant_of(first[1])
+  local t, numbers = tenant_of(first[1]), numbers_of(tier)
   local front, after = line_front(tier, t.name)
   local id = front.id
-  local state, tries, token, most, input, output, deadline, head, body = unpack(redis.call('HMGET', job_key(id),
-    'state', 'tries', 'token', 'max', 'input', 'output', 'deadline', 'head', 'body'))
+  local state, spec, tries, token, deadline, head, body = unpack(
+    redis.call('HMGET', job_key(id), 'state', 'spec', 'tries', 'token', 'deadline', 'head', 'body'))
   take_head(tier, t.name, front)
-  local charged = charge_turn(tier, t, first[2], front, after)
-  t.waiting = t.waiting - 1
-  touched[t.name] = t
-  if not FROM.acquire[state] then
-    return nil
+  count(t, -1, 0)
+  pool.waiting, numbers.waiting = pool.waiting - 1, numbers.waiting - 1
+  if not FROM.acquire[state] or deadline and tonumber(deadline) <= now then
+    return pass_over(tier, t, front, after, state)
   end
+  local charged = charge_turn(tier, t, first[2], front, after)
   tries, token = (tries or 0) + 1, (token or 0) + 1
   redis.call('HSET', job_key(id), 'state', 'leased', 'tries', tries, 'token', token,
              'lease', b.name .. ' ' .. now .. ' ' .. int(charged) .. ' ' .. dispatcher)
@@ -57,19 +63,13 @@ local function pop(tier, b, dispatcher, till, reply)
   if deadline then
     redis.call('ZREM', deadlines_key, id) -- it bounds the wait, not the work
   end
-  b.live, b.now_taken = b.live + 1, b.now_taken + 1
-  t.inflight = t.inflight + 1
+  b.live, b.now_taken, numbers.inflight = b.live + 1, b.now_taken + 1, numbers.inflight + 1
+  count(t, 0, 1)
   if t.limited then
+    local input, output = string.match(spec, '(%d+) (%d+) %d+$')
     charge_rates(t, 1, input + output)
     place(t)
   end
-  reply[#reply + 1] = {id, token, b.name, t.name, tier, tries, most, front.at, front.boost, input, output, till, head, body}
+  reply[#reply + 1] = {id, token, b.name, spec, tries, till, head, body}
   return id, token, #head + #body
-end
-
-local function write_pops()
-  for _, t in pairs(touched) do
-    write_tenant(t)
-  end
-  write_turns()
 end

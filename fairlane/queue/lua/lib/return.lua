@@ -23,8 +23,7 @@ end
 
 -- A job that was leased or elsewhere waits again: it counts for its tenant, and its deadline runs on.
 local function wait_again(job, t)
-  t.waiting = t.waiting + 1
-  write_tenant(t)
+  count(t, 1, 0)
   if job.deadline then
     redis.call('ZADD', deadlines_key, job.deadline, job.id)
   end
@@ -46,6 +45,5 @@ end
 -- … and stops waiting.
 local function stop_waiting(job, t)
   withdraw(job, t)
-  t.waiting = t.waiting - 1
-  write_tenant(t)
+  count(t, -1, 0)
 end

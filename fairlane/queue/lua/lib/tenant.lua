@@ -23,12 +23,21 @@ local function tenant_of(name)
   return t
 end
 
--- A tenant with nothing to be remembered takes no place.
-local function write_tenant(t)
-  if t.waiting == 0 and t.inflight == 0 and not t.limited then
-    redis.call('DEL', tenant_key(t.name))
-  else
-    redis.call('HSET', tenant_key(t.name), 'waiting', t.waiting, 'inflight', t.inflight)
+local counted = {} -- tenants whose numbers this call moved
+
+local function count(t, waiting, inflight)
+  t.waiting, t.inflight = t.waiting + waiting, t.inflight + inflight
+  counted[t.name] = t
+end
+
+-- Comes last in each script that counts. A tenant with nothing to be remembered takes no place.
+local function write_tenants()
+  for name, t in pairs(counted) do
+    if t.waiting == 0 and t.inflight == 0 and not t.limited then
+      redis.call('DEL', tenant_key(name))
+    else
+      redis.call('HSET', tenant_key(name), 'waiting', t.waiting, 'inflight', t.inflight)
+    end
   end
 end
 

@@ -44,8 +44,7 @@ local function trim(most)
   if excess > 0 then
     redis.call('ZREMRANGEBYRANK', done_key, 0, math.min(excess, 100 * most) - 1)
   end
-  local kept = redis.call('HGET', pool_key, 'dead_ttl_ms')
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', dead_key, '-inf', now - kept, 'LIMIT', 0, most)) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', dead_key, '-inf', now - pool.dead_ttl_ms, 'LIMIT', 0, most)) do
     redis.call('ZREM', dead_key, id)
   end
 end

@@ -3,21 +3,23 @@
 -- include: gate ring
 
 local MILLION = 1000000
-local turns, popped, served, shut = {since = {}, waiting = {}}, {}, {}, {}
+local turns, served, shut = {}, {}, {}
 
--- Reads the turns and the backends.
 local function read_turns()
-  local fields = {'backends', 'stale_ms', 'valve_ms', 'valve', 'valved_at', 'waiting'}
-  for _, tier in ipairs(tiers()) do
-    fields[#fields + 1], fields[#fields + 2], fields[#fields + 3] = 'clock:' .. tier, 'since:' .. tier, 'waiting:' .. tier
-  end
-  local h = redis.call('HMGET', pool_key, unpack(fields))
-  read_backends(h[1], h[2])
-  turns.valve_ms, turns.valve, turns.valved_at, turns.total = tonumber(h[3]), tonumber(h[4]) or 0, tonumber(h[5]) or 0, h[6]
+  local fields, asking = {}, {}
   for i, tier in ipairs(tiers()) do
-    clocks[tier], turns.since[tier], turns.waiting[tier] = tonumber(h[3 * i + 4]) or 0, h[3 * i + 5], h[3 * i + 6]
-    turns.late = turns.late or h[3 * i + 5] and now - h[3 * i + 5] >= turns.valve_ms
+    fields[i] = 'since:' .. tier
   end
+  turns = {valve_ms = tonumber(pool.valve_ms), valve = tonumber(pool.valve) or 0, valved_at = tonumber(pool.valved_at) or 0,
+           since = {}, late = false}
+  for i, since in ipairs(redis.call('HMGET', pool_key, unpack(fields))) do
+    local tier = tiers()[i]
+    turns.since[tier], turns.late = since, turns.late or since and now - since >= turns.valve_ms
+    if since or i == 1 then -- the valve asks the first tier's gate
+      asking[#asking + 1] = tier
+    end
+  end
+  read_backends(asking)
 end
 
 -- A tier has runnable work exactly while it has a `since`: when it became runnable or its own gate last served it.
@@ -81,17 +83,4 @@ local function next_turn()
     return valve_turn(late) -- nothing passes its own gate: no pops to have a share of, so one now and then
   end
   return tier, backend
-end
-
-local function write_turns()
-  local fields = {'waiting', turns.total, 'valve', turns.valve, 'valved_at', turns.valved_at}
-  for tier in pairs(popped) do
-    local n = #fields
-    fields[n + 1], fields[n + 2] = 'clock:' .. tier, clocks[tier]
-    fields[n + 3], fields[n + 4] = 'waiting:' .. tier, turns.waiting[tier]
-    if served[tier] and runnable(tier) then
-      fields[n + 5], fields[n + 6] = 'since:' .. tier, now
-    end
-  end
-  redis.call('HSET', pool_key, unpack(fields))
 end

@@ -1,0 +1,22 @@
+-- What an observer decides on: the work in each tier and all that is known of each backend, at one moment. Reads only.
+--
+-- KEYS[1]  the pool's prefix
+-- ARGV     now | ''
+-- returns  now, {tier, waiting, in flight, 1 if it is runnable | 0, …}, {name, {the backend's hash}, …}
+-- errors   none
+-- events   none; PUBLISH none
+-- cost     O(K + B · K)
+-- include: pool
+
+local work, backends = {}, {}
+for _, tier in ipairs(tiers()) do
+  local waiting, inflight, since = unpack(
+    redis.call('HMGET', pool_key, 'waiting:' .. tier, 'inflight:' .. tier, 'since:' .. tier))
+  for _, value in ipairs({tier, tonumber(waiting) or 0, tonumber(inflight) or 0, since and 1 or 0}) do
+    work[#work + 1] = value
+  end
+end
+for name in string.gmatch(pool.backends or '', '%S+') do
+  backends[#backends + 1], backends[#backends + 2] = name, redis.call('HGETALL', backend_key(name))
+end
+return {int(now), work, backends}

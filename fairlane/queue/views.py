@@ -1,0 +1,123 @@
+"""Between what passes from Redis and the views in which people and observers see the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from fairlane.model import (
+    BackendCounts,
+    BackendView,
+    Explanation,
+    GateReason,
+    GateView,
+    PoolLoad,
+    State,
+    TierGate,
+    TierLoad,
+    TierView,
+)
+from fairlane.queue import replies
+from fairlane.queue.scripts import Reply
+
+Fields = dict[bytes, bytes]
+
+
+def tier_view(tier: str, answers: Sequence[object]) -> TierView:
+    """A tier from what `Inspection.overview` asked about it."""
+    counts, tenants, runnable, first, paused = answers
+    depth, inflight = (int(n or 0) for n in cast("list[bytes | None]", counts))
+    oldest = cast("list[tuple[bytes, float]]", first)
+    return TierView(
+        tier=tier,
+        depth=depth,
+        inflight=inflight,
+        tenants=cast(int, tenants),
+        runnable=cast(int, runnable),
+        oldest_ms=int(oldest[0][1]) if oldest else None,
+        paused=bool(paused),
+    )
+
+
+def backend_view(name: str, fields: Fields) -> BackendView:
+    """A backend from its hash."""
+    by_kind: dict[str, dict[str, str]] = {"gate": {}, "said": {}, "n": {}}
+    for field, value in fields.items():
+        kind, _, rest = field.decode().partition(":")
+        if rest:
+            by_kind[kind][rest] = value.decode()
+    gates = {tier: _gate(packed) for tier, packed in by_kind["gate"].items()}
+
+    def whole(name: bytes) -> int:
+        return int(fields.get(name, 0))
+
+    return BackendView(
+        name=name,
+        status=fields[b"status"].decode(),
+        counts=BackendCounts(
+            live=whole(b"taken") - whole(b"ended"),
+            done=whole(b"ended") - whole(b"unfinished") - whole(b"noted"),
+            denied=whole(b"denied"),
+        ),
+        fresh_at_ms=whole(b"fresh_at") or None,
+        gates=gates,
+        said=by_kind["said"],
+        refusals={name: int(n) for name, n in by_kind["n"].items()},
+        finished=whole(b"ended") - whole(b"unfinished"),
+        seen=fields.get(b"seen", b"{}").decode(),
+        spec=replies.backend_spec(fields.get(b"spec")),
+    )
+
+
+def _fields(row: Reply) -> Fields:
+    """A hash as a script returns it."""
+    flat = iter(cast("list[bytes]", row))
+    return dict(zip(flat, flat, strict=True))
+
+
+def _gate(packed: str) -> TierGate:
+    limit, fallback, why = packed.split(" ")
+    return TierGate(int(limit), int(fallback), cast(GateReason, why))
+
+
+def explanation(reply: Reply) -> Explanation:
+    """The reply of explain.lua."""
+    state, tenant, tier, ahead, rank, tenants, held_by, held_until, paused, depths, gates = replies.items(reply)
+    flat, row = replies.items(depths), replies.items(gates)
+    views = (
+        GateView(
+            replies.text(row[i]),
+            replies.number(row[i + 1]),
+            replies.number(row[i + 2]),
+            cast(GateReason, replies.text(row[i + 3])),
+            replies.text(row[i + 4]),
+        )
+        for i in range(0, len(row), 5)
+    )
+    return Explanation(
+        state=cast(State, replies.text(state)),
+        tenant=replies.text(tenant),
+        tier=replies.text(tier),
+        ahead_in_line=replies.number(ahead),
+        rank=replies.number(rank) if replies.number(rank) >= 0 else None,
+        tenants=replies.number(tenants),
+        held_by=replies.text(held_by) or None,
+        held_until_ms=int(replies.text(held_until)) if held_until else None,
+        paused=replies.number(paused) == 1,
+        depths={replies.text(flat[i]): replies.number(flat[i + 1]) for i in range(0, len(flat), 2)},
+        gates=tuple(views),
+    )
+
+
+def pool_load(reply: Reply) -> PoolLoad:
+    """The reply of load.lua."""
+    now, work, backends = replies.items(reply)
+    tiers, named = replies.items(work), replies.items(backends)
+    loads = (
+        TierLoad(replies.text(tiers[i]), waiting, runnable == 1, inflight)
+        for i in range(0, len(tiers), 4)
+        for waiting, inflight, runnable in [map(replies.number, tiers[i + 1 : i + 4])]
+    )
+    rows = zip(named[::2], named[1::2], strict=True)
+    known = (backend_view(replies.text(name), _fields(row)) for name, row in rows)
+    return PoolLoad(tuple(loads), tuple(known), replies.number(now))

@@ -1,0 +1,124 @@
+"""One subscription a process, fanned out: nobody misses a word that comes after they listen, or they are told so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fairlane.errors import StoreUnavailable
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from fairlane.queue.signals import Signals
+from tests.contract.acts import finish, submit, take_one
+
+PATIENCE_S = 5.0
+
+
+class Ear:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._something = asyncio.Event()
+
+    def __call__(self, text: str) -> None:
+        self.heard.append(text)
+        self._something.set()
+
+    async def next(self) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            await self._something.wait()
+        self._something.clear()
+        return self.heard[-1]
+
+
+@pytest.fixture
+async def signals(queue: Queue) -> AsyncIterator[Signals]:
+    async with queue.signals() as made:
+        yield made
+
+
+async def test_who_listens_hears_what_is_said_next(queue: Queue, pool: Pool, signals: Signals) -> None:
+    for _ in range(5):
+        (id_,) = await submit(queue, pool)
+        ear = Ear()
+        async with signals.listen(pool.key("settled", id_), ear):
+            await finish(queue, pool, [await take_one(queue, pool)])
+            assert await ear.next() == "succeeded"
+
+
+async def test_many_listen_to_many_jobs_and_each_hears_its_own(queue: Queue, pool: Pool, signals: Signals) -> None:
+    ids = await submit(queue, pool, n=50)
+    ears = {id_: [Ear(), Ear()] for id_ in ids}
+    entered = asyncio.Semaphore(0)
+
+    async def wait(id_: str, ear: Ear) -> str:
+        async with signals.listen(pool.key("settled", id_), ear):
+            entered.release()
+            return await ear.next()
+
+    tasks = [asyncio.create_task(wait(id_, ear)) for id_ in ids for ear in ears[id_]]
+    for _ in tasks:
+        await entered.acquire()
+    for n, id_ in enumerate(ids):
+        if n % 2:
+            await queue.cancel(id_)
+        else:
+            await finish(queue, pool, [await take_one(queue, pool)])
+    assert await asyncio.gather(*tasks) == [w for n in range(50) for w in (["succeeded", "cancelled"][n % 2],) * 2]
+    assert all(len(ear.heard) == 1 for pair in ears.values() for ear in pair)
+
+
+async def test_who_left_hears_nothing_more(queue: Queue, pool: Pool, signals: Signals) -> None:
+    first, second = Ear(), Ear()
+    channel = pool.key("control")
+    await submit(queue, pool, n=2)
+    one, two = await take_one(queue, pool), await take_one(queue, pool)
+    async with signals.listen(channel, second):
+        async with signals.listen(channel, first):
+            await queue.cancel(one.id)
+            await first.next()
+            await second.next()
+        await queue.cancel(two.id)
+        assert await second.next() == f"cancel {two.id}"
+    assert first.heard == [f"cancel {one.id}"]
+
+
+async def test_a_channel_can_be_left_and_entered_again_at_once(queue: Queue, pool: Pool, signals: Signals) -> None:
+    channel = pool.key("control")
+    for _ in range(20):
+        ear = Ear()
+        async with signals.listen(channel, ear):
+            (id_,) = await submit(queue, pool)
+            await take_one(queue, pool)
+            await queue.cancel(id_)
+            assert await ear.next() == f"cancel {id_}"
+
+
+@pytest.mark.parametrize("store", ["valkey", "redis", "cluster"], indirect=True)
+async def test_after_a_broken_connection_all_are_told_and_hear_again(
+    queue: Queue, pool: Pool, signals: Signals, client: Any
+) -> None:
+    ear, (id_,) = Ear(), await submit(queue, pool)
+    await take_one(queue, pool)
+    nodes = {"target_nodes": "all"} if hasattr(client, "get_nodes") else {}
+    async with signals.listen(pool.key("control"), ear):
+        for _ in range(3):
+            await client.execute_command("CLIENT KILL", "TYPE", "pubsub", **nodes)
+            assert await ear.next() == ""
+        await queue.cancel(id_)
+        assert await ear.next() == f"cancel {id_}"
+
+
+async def test_a_redis_that_is_away_is_said_within_the_timeout() -> None:
+    from fairlane.queue.connection import connect
+
+    client = connect("redis://127.0.0.1:1", timeout_s=0.2)
+    async with Signals(client, timeout_s=0.3) as signals:
+        with pytest.raises(StoreUnavailable):
+            async with signals.listen("x", Ear()):
+                pass
+    await client.aclose()
