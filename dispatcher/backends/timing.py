@@ -3,7 +3,8 @@
 Each step admits waiting sequences while there is a slot and room in the KV cache, gives prompts that are not yet
 read a share of the step's token budget (chunked prefill), and makes one token for every other sequence. A step takes
 longer the more it does, so that speeds fall with load. When the KV cache is full, the sequence that was admitted last
-is preempted: it waits again, first in line, and its work is done again (recompute).
+(by priority: of those with the highest number) is preempted: it waits again, before its equals, and its work is done
+again (recompute).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class Speed:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One request in the engine: how long its prompt and its answer are, and how far it has come."""
+    """One request in the engine: how long its prompt and its answer are, and how far it has come.
+
+    `read` and `made` are the engine's to write.
+    """
 
     prompt: int
     answer: int
@@ -49,11 +53,17 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did: how long it took, who made a token (`grown`), and who of them is finished."""
+    """What one step did: how long it took, who made a token (`grown`), and who of them is finished.
+
+    `running` and `waiting` are what vLLM's gauges show from its end until the end of the next one: those who finished
+    have left, and those who arrived since it began are not counted.
+    """
 
     ms: float
     grown: tuple[Sequence, ...]
     finished: tuple[Sequence, ...]
+    running: int
+    waiting: int
 
 
 @dataclass(slots=True)
@@ -67,11 +77,13 @@ class Engine:
     prompt_tokens: int = 0
     answer_tokens: int = 0
     preemptions: int = 0
+    _held: int = 0  # KV tokens of those who run, kept as a sum: a step must be cheap
+    _reserved: int = 0  # … and when all their prompts are read
 
     @property
     def kv(self) -> float:
         """The share of the KV cache in use."""
-        return sum(sequence.held for sequence in self.running) / self.speed.kv_tokens
+        return self._held / self.speed.kv_tokens
 
     @property
     def idle(self) -> bool:
@@ -86,14 +98,16 @@ class Engine:
 
     def abort(self, sequence: Sequence) -> None:
         """The caller went away: its slot and its cache are free again. Nothing happens if it is not here any more."""
-        for place in (self.waiting, self.running):
-            if sequence in place:
-                place.remove(sequence)
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+        elif sequence in self.running:
+            self.running.remove(sequence)
+            self._leave(sequence)
 
     def step(self) -> Step:
         """One iteration. Call it while the engine is not idle."""
-        self._admit()
-        self._make_room()
+        if self._make_room():
+            self._admit()
         budget = self.speed.step_tokens
         grown: list[Sequence] = []
         for sequence in self.running:
@@ -105,30 +119,50 @@ class Engine:
                     continue
             sequence.made += 1  # the step that reads the end of a prompt makes its first token
             grown.append(sequence)
-        finished = tuple(sequence for sequence in grown if sequence.made >= sequence.answer)
-        self.running = [sequence for sequence in self.running if sequence.made < sequence.answer]
         read = self.speed.step_tokens - budget
+        self._held += read + len(grown)
+        self._reserved += len(grown)
+        finished = tuple([sequence for sequence in grown if sequence.made >= sequence.answer])
+        if finished:
+            self.running = [sequence for sequence in self.running if sequence.made < sequence.answer]
+            for sequence in finished:
+                self._leave(sequence)
         self.prompt_tokens += read
         self.answer_tokens += len(grown)
         ms = self.speed.step_ms + self.speed.sequence_ms * len(grown) + self.speed.prompt_token_ms * read
-        return Step(ms, tuple(grown), finished)
+        return Step(ms, tuple(grown), finished, len(self.running), len(self.waiting))
 
     def _admit(self) -> None:
-        used = sum(sequence.held for sequence in self.running)
         while self.waiting and len(self.running) < self.speed.slots:
-            needed = self.waiting[0].prompt + 1
-            if self.running and used + needed > self.speed.kv_tokens:
+            after_step = self._reserved + len(self.running) + self.waiting[0].prompt + 1
+            if self.running and after_step > self.speed.kv_tokens:
                 return
-            used += needed
+            self._reserved += self.waiting[0].prompt
             self.running.append(self.waiting.popleft())
 
-    def _make_room(self) -> None:
-        """Preempts until everyone who goes on has room for one more token. One sequence alone always may go on."""
-        while len(self.running) > 1 and self._after_step() > self.speed.kv_tokens:
-            last = self.running.pop()
-            last.read = last.made = 0  # recompute: all that it held is lost
-            self.waiting.appendleft(last)
-            self.preemptions += 1
+    def _make_room(self) -> bool:
+        """Preempts until everyone who goes on has room for one more token. One sequence alone always may go on.
 
-    def _after_step(self) -> int:
-        return sum(max(sequence.held, sequence.prompt) + 1 for sequence in self.running)
+        False if someone was preempted: then nobody is admitted in this step.
+        """
+        before = self.preemptions
+        while len(self.running) > 1 and self._reserved + len(self.running) > self.speed.kv_tokens:
+            last = self.running.pop(self._last())
+            self._leave(last)
+            last.read = last.made = 0  # recompute: all that it held is lost
+            place = 0
+            while self.by_priority and place < len(self.waiting) and self.waiting[place].priority < last.priority:
+                place += 1
+            self.waiting.insert(place, last)
+            self.preemptions += 1
+        return self.preemptions == before
+
+    def _last(self) -> int:
+        """Who is preempted first: the one admitted last, by priority among those of the highest number."""
+        if not self.by_priority:
+            return -1
+        return max(range(len(self.running)), key=lambda place: (self.running[place].priority, place))
+
+    def _leave(self, sequence: Sequence) -> None:
+        self._held -= sequence.held
+        self._reserved -= sequence.prompt + sequence.made

@@ -3,7 +3,7 @@
 A backend does not say how many slots it has, and what it calls `running` lags behind. What is certain: how many leases
 we hold (L), and that jobs wait there (W > 0) when we sent too many. So the learner raises K while everything that we
 sent is visible and nothing waits, fast at first, and lowers what may be sent at once when something waits. Validated by
-simulation (tests/unit/test_capacity.py): pure metric gates, AIMD, gradient and Vegas controllers did worse.
+simulation (docs/capacity.md): pure metric gates, AIMD, gradient and Vegas controllers did worse.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ def learn(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
     A page whose counters did not move while we have jobs there is frozen: it teaches nothing and is not fresh.
     """
     if scrape.started_at != known.started_at or scrape.progress < known.progress / 2:
-        last = known.k if known.fresh_at_ms else None
-        known = Capacity(last_k=last, started_at=scrape.started_at, confirmed_at_ms=scrape.now_ms)
+        known = Capacity(last_k=_before(known), started_at=scrape.started_at, confirmed_at_ms=scrape.now_ms)
     elif scrape.progress == known.progress and scrape.live > 0 and known.fresh_at_ms:
         return known
     known = _overfull(known, scrape) if scrape.waiting > 0 else _nothing_waits(known, scrape, theta)
@@ -76,17 +75,36 @@ def learn(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
     )
 
 
+def _before(known: Capacity) -> int | None:
+    """How far to ramp after a restart: to what it had, or was seen to run.
+
+    K alone is not enough. A page of before a crash that is judged after it, when its leases have gone, makes K = 1; and
+    so does a second restart during the ramp after the first. Too much does no harm: a ramp ends when something waits.
+    """
+    if not known.fresh_at_ms:
+        return None
+    return max(known.k, known.top, (known.last_k or 0) if known.ramp else 0)
+
+
 def _rising(known: Capacity, scrape: Scrape) -> bool:
     """Jobs that wait are only on their way into the batch."""
     return scrape.running > known.running + max(1, known.running // 20)
 
 
 def _overfull(known: Capacity, scrape: Scrape) -> Capacity:
-    cap = max(1, min(known.k, scrape.live - scrape.waiting))
+    """No more than does not wait, and no more than K; but no less than is seen running, if all that can be ours.
+
+    L is read some ms after the page, perhaps before a slot that was just freed is leased again: then L - W is one too
+    low. As something waits from then on, K would stay there (8 slots: below 90 % in a third of the time, measured).
+    """
+    fits = scrape.live - scrape.waiting
     if _rising(known, scrape):
-        return replace(known, cap=cap)
+        return replace(known, cap=max(1, min(known.k, fits)))
+    k = max(1, min(known.k, fits))
+    if scrape.running <= fits:
+        k = max(k, scrape.running)
     top = max(scrape.running, known.top - math.ceil((known.top - scrape.running) / 4))
-    return replace(known, k=cap, cap=cap, ramp=False, full_runs=0, top=top, confirmed_at_ms=scrape.now_ms)
+    return replace(known, k=k, cap=k, ramp=False, full_runs=0, top=top, confirmed_at_ms=scrape.now_ms)
 
 
 def _nothing_waits(known: Capacity, scrape: Scrape, theta: int) -> Capacity:

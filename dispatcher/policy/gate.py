@@ -3,6 +3,10 @@
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
 L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, but for tier 0; the lowest tier only while
 nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
+
+While something waits, the lowest tier has θ = 0 rather than a shut gate: cap is then L - W of the scrape, and L falls
+below that only once as many have finished as waited, so that by then nothing waits. Shut until the next scrape, a
+backend with jobs of a few tokens runs dry in between (.56 to .67 of a direct flood, measured; docs/capacity.md).
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ THETA: Final = (3, 2, 1)  # jobs of a tier that may wait in the backend; further
 KV_MOST: Final = 0.95
 SLOW_MS: Final = 150.0  # per output token; shuts the gate
 QUICK_AGAIN_MS: Final = 135.0  # opens it again
+# A gate that a reading shut stays so when the readings end, but for one job on a backend that has none of ours: else
+# stale metrics would raise what may be sent, or shut it for good.
+SHUT_FALLBACK: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +59,12 @@ def gates(capacity: Capacity, load: Load, rooms: Sequence[float], *, slow: bool)
 
 def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, slow: bool) -> TierGate:
     room = rooms[tier]
-    full = capacity.cap + theta(tier)
+    if slow:
+        return TierGate(0, SHUT_FALLBACK, "slow_tokens")
+    if tier > 0 and load.kv is not None and load.kv >= KV_MOST * room:
+        return TierGate(0, SHUT_FALLBACK, "kv")
+    lowest = 0 < tier == len(rooms) - 1
+    full = capacity.cap + (0 if lowest and load.waiting > 0 else theta(tier))
     in_room = max(1, math.floor((capacity.k + theta(0)) * room))
     fallback = min(capacity.cap, max(1, math.floor(capacity.k * room)))
-    lowest = 0 < tier == len(rooms) - 1
-    if slow:
-        return TierGate(0, fallback, "slow_tokens")
-    if tier > 0 and load.kv is not None and load.kv >= KV_MOST * room:
-        return TierGate(0, fallback, "kv")
-    if lowest and load.waiting > 0:
-        return TierGate(0, fallback, "full")
     return TierGate(full, fallback, "full") if full <= in_room else TierGate(in_room, fallback, "room")

@@ -1,0 +1,79 @@
+"""What becomes of an attempt: settled, tried again after a pause, or handed back unrun.
+
+Only what may succeed is tried again: no answer, 429 and 5xx; never other 4xx. The pauses are full-jitter exponential
+backoff (M. Brooker, "Exponential Backoff and Jitter", AWS, 2015), and never shorter than the backend's Retry-After.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dispatcher.backends.answer import Answer, CallFailed, Fault
+from fairlane.model import JobError
+
+BASE_MS: Final = 1_000
+MOST_MS: Final = 60_000
+OBEYED_MOST_MS: Final = 3_600_000  # a backend that asks for more is asked again after an hour
+
+_CODES: Final[dict[Fault, tuple[str, int]]] = {
+    "refused": ("backend_unreachable", 502),
+    "reset": ("backend_unreachable", 502),
+    "timeout": ("timeout", 504),
+    "first_byte_timeout": ("timeout", 504),
+    "idle_timeout": ("timeout", 504),
+    "too_large": ("result_too_large", 502),
+    "unsuitable": ("invalid_request", 400),
+}
+_FINAL: Final[frozenset[Fault]] = frozenset({"too_large", "unsuitable"})  # it would fail again
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The attempt was the last: the job succeeded, or failed for good."""
+
+    state: Literal["succeeded", "failed"]
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """The attempt failed in a way that may pass. The queue ends the job if it was the last one allowed."""
+
+    delay_ms: int
+    error: JobError
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The backend never saw the request: no attempt was made."""
+
+
+Verdict = Settle | TryAgain | HandBack
+
+
+def verdict(outcome: Answer | CallFailed, attempt: int, chance: float) -> Verdict:
+    """The verdict on attempt number `attempt` (from 1). `chance` in [0, 1) draws the pause."""
+    if isinstance(outcome, CallFailed):
+        return _of_fault(outcome, attempt, chance)
+    if 200 <= outcome.status < 300:
+        return Settle("succeeded")
+    error = JobError("backend_error", f"The backend answered {outcome.status}.", outcome.status)
+    if outcome.status == 429 or outcome.status >= 500:
+        return TryAgain(pause_ms(attempt, chance, outcome.retry_after_s), error)
+    return Settle("failed", error)
+
+
+def _of_fault(failed: CallFailed, attempt: int, chance: float) -> Verdict:
+    if failed.fault == "refused":
+        return HandBack()
+    code, status = _CODES[failed.fault]
+    error = JobError(code, str(failed), status)
+    return Settle("failed", error) if failed.fault in _FINAL else TryAgain(pause_ms(attempt, chance), error)
+
+
+def pause_ms(attempt: int, chance: float, retry_after_s: float | None = None) -> int:
+    """How long to wait before the next attempt, in ms: chance · min(60 s, 1 s · 2^(attempt - 1)), after Retry-After."""
+    jitter = round(chance * min(MOST_MS, BASE_MS * 2 ** min(attempt - 1, 16)))
+    obeyed = round(1000 * retry_after_s) if retry_after_s is not None else 0
+    return min(obeyed, OBEYED_MOST_MS) + jitter
