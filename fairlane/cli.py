@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,6 +83,128 @@ def _show(findings: list[Finding]) -> None:
             Text(finding.level, styles[finding.level]), finding.name, Text(finding.what), Text(finding.advice)
         )
     Console().print(table)
+
+
+Backend = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        metavar="NAME=URL[,slots=N][,key_env=VAR][,family=F]",
+        help="A backend of the pool NAME; several with one NAME form the pool. null:// answers at once.",
+    ),
+]
+
+OtherNamespace = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The first part of every Redis key. [default: fl]")
+]
+LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+Parent = Annotated[int | None, typer.Option(hidden=True)]
+
+
+@app.command()
+def up(
+    redis: RedisUrl = None,
+    backend: Backend = None,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Of the front door.")] = 8080,
+    dispatchers: Annotated[int, typer.Option(min=1, max=64, help="Each a process of its own.")] = 1,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", envvar="FAIRLANE_DATA_DIR", help="[default: ~/.local/share/fairlane]")
+    ] = None,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Start everything on this machine: queue, dispatchers and front door; simulated backends if you name none."""
+    from fairlane.up import UpOptions, start
+
+    with refusals():
+        start(UpOptions(port, dispatchers, tuple(backend or ()), log_level), redis_url=redis, data_dir=data_dir)
+
+
+@app.command()
+def dispatcher(
+    redis: RedisUrl = None,
+    namespace: OtherNamespace = None,
+    backend: Backend = None,
+    pool: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Serve only this pool; repeatable. [default: all]")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs at once, in each pool and process.")] = 256,
+    processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /metrics there, on loopback; each process one further.")
+    ] = None,
+    log_level: LogLevel = "info",
+    parent: Parent = None,
+) -> None:
+    """Take jobs out of the queue and run them, until SIGTERM: then what runs may end, and the rest is handed back."""
+    from dispatcher.command import DispatcherOptions, start
+
+    options = DispatcherOptions(
+        backends=tuple(backend or ()),
+        pools=tuple(pool or ()),
+        concurrency=concurrency,
+        processes=processes,
+        metrics_port=metrics_port,
+        log_level=log_level,
+        parent=parent,
+    )
+    with refusals():
+        start(options, redis_url=redis, namespace=namespace)
+
+
+@app.command()
+def api(
+    redis: RedisUrl = None,
+    namespace: OtherNamespace = None,
+    host: Annotated[str, typer.Option()] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535)] = 8080,
+    auth: Annotated[str | None, typer.Option(metavar="keys|open", help="open: the bearer token is the tenant.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Without keys, listen beyond loopback all the same.")] = False,
+    log_level: LogLevel = "info",
+    needs_dispatcher: Annotated[bool, typer.Option("--needs-dispatcher", hidden=True)] = False,
+    parent: Parent = None,
+) -> None:
+    """Serve the front door: OpenAI's endpoints, and jobs."""
+    from producer.serve import ApiOptions, start
+
+    options = ApiOptions(host, port, log_level, force, needs_dispatcher, parent)
+    with refusals():
+        start(options, redis_url=redis, namespace=namespace, auth=auth)
+
+
+@app.command()
+def sim_backend(
+    host: Annotated[str, typer.Option()] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one, which is printed.")] = 8000,
+    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Repeatable. [default: sim]")] = None,
+    slots: Annotated[int, typer.Option(min=1, max=100_000, help="Requests at once.")] = 8,
+    step_ms: Annotated[float, typer.Option(min=0.1, help="The time of one step, which makes a token for each.")] = 8.0,
+    kv_tokens: Annotated[int, typer.Option(min=1, help="Tokens that fit into its cache.")] = 1_000_000,
+    priority: Annotated[str, typer.Option(metavar="obeyed|ignored|refused")] = "ignored",
+    seed: Annotated[int, typer.Option()] = 0,
+    faults: Annotated[str, typer.Option(metavar="JSON", help="As in POST /faults.")] = "{}",
+    parent: Parent = None,
+) -> None:
+    """Run a simulated inference server: seen from outside it behaves as vLLM does."""
+    from dispatcher.backends.simulated.command import SimOptions, start
+
+    with refusals():
+        start(
+            SimOptions(host, port, tuple(model or ("sim",)), slots, step_ms, kv_tokens, priority, seed, faults, parent)
+        )
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Turns errors into words and exit codes."""
+    from fairlane.errors import FairlaneError, InvalidRequest
+
+    try:
+        yield
+    except InvalidRequest as error:
+        raise typer.BadParameter(error.message) from error
+    except FairlaneError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(REFUSED) from error
 
 
 def main() -> None:

@@ -6,7 +6,12 @@ what happened, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from fairlane.job import Job, Json
 
 
 class FairlaneError(Exception):
@@ -46,6 +51,18 @@ class NotFound(FairlaneError):
     code, status = "not_found", 404
 
 
+class ModelNotFound(NotFound):
+    """No pool serves this model. GET /v1/models lists those that are served."""
+
+    code = "model_not_found"
+
+
+class TenantForbidden(FairlaneError):
+    """This key may not act for another tenant. Leave the tenant out, or use an operator's key."""
+
+    code, status = "tenant_forbidden", 403
+
+
 class IdempotencyMismatch(FairlaneError):
     """This idempotency key was used with another body. Use a new key for a new request."""
 
@@ -70,6 +87,12 @@ class StaleCall(FairlaneError):
     code, status = "stale_call", 409
 
 
+class JobWasCancelled(FairlaneError):
+    """The job was cancelled."""
+
+    code, status = "job_cancelled", 409
+
+
 class PayloadTooLarge(FairlaneError):
     """The job is larger than the limit. Send less."""
 
@@ -80,6 +103,30 @@ class QueueFull(FairlaneError):
     """Too many jobs wait already. Try again later, or let fewer wait at once."""
 
     code, status, retryable = "queue_full", 429, True
+
+
+class BackendUnreachable(FairlaneError):
+    """The backend gave no answer, at each of the job's attempts."""
+
+    code, status = "backend_unreachable", 502
+
+
+class Expired(FairlaneError):
+    """The job was not started before its deadline. Send it again, or give it more time."""
+
+    code, status = "expired", 504
+
+
+class Timeout(FairlaneError):
+    """The backend did not answer in time, at each of the job's attempts."""
+
+    code, status = "timeout", 504
+
+
+class Draining(FairlaneError):
+    """This process is about to end. Try again: another one answers."""
+
+    code, status, retryable = "draining", 503, True
 
 
 class StoreUnavailable(FairlaneError):
@@ -104,3 +151,92 @@ class SchemaMismatch(StoreUnsuitable):
     """This Redis holds data of a schema that this version of Fairlane does not know. Use the version that wrote it."""
 
     code = "schema_mismatch"
+
+
+# --- what only a client meets -----------------------------------------------------------------------------------------
+
+
+class ConnectionFailed(FairlaneError, ConnectionError):
+    """The front door cannot be reached. See that the URL is right and that it runs."""
+
+    code, status, retryable = "connection_failed", 503, True
+
+
+class NotSupported(FairlaneError):
+    """This is not to be had over this kind of URL. Use the front door's (http://…)."""
+
+    code, status = "not_supported", 501
+
+
+class WaitTimeout(FairlaneError, TimeoutError):
+    """The time to wait is over and the job goes on. Wait again, or cancel it."""
+
+    code, status = "wait_timeout", 504
+
+
+class Refused(FairlaneError):
+    """A refusal with a code that this version does not know: `code` and `status` are what the server said."""
+
+    def __init__(
+        self, message: str, *, code: str, status: int, param: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, param=param, retry_after=retry_after)
+        vars(self).update(code=code, status=status, retryable=status in RETRYABLE)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_refused, (self.message, self.code, self.status, self.param, self.retry_after))
+
+
+class NoResult(FairlaneError):
+    """The job ended without a good answer. `job` is the whole of it."""
+
+    def __init__(self, job: Job, message: str | None = None) -> None:
+        super().__init__(message)
+        self.job = job
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.job,))
+
+
+class JobFailed(NoResult):
+    """The job failed. `code` and `status` say why; `body` is the backend's own error body, if it answered."""
+
+    def __init__(self, job: Job) -> None:
+        error = job.error
+        super().__init__(job, f"{error.code}: {error.message}" if error else None)
+        self.body: Json = job.result.body if job.result else None
+        if error:
+            vars(self).update(code=error.code, status=error.status or class_of(error.code).status)
+
+
+class JobCancelled(NoResult):
+    """The job was cancelled."""
+
+    code, status = JobWasCancelled.code, JobWasCancelled.status
+
+
+class JobExpired(NoResult):
+    """The job was not started before its deadline. Send it again, or give it more time."""
+
+    code, status = Expired.code, Expired.status
+
+
+RETRYABLE: Final = frozenset({429, 502, 503, 504})
+
+
+def class_of(code: str) -> type[FairlaneError]:
+    """The class of a code that is read from the wire; FairlaneError for one that is not known."""
+    return _classes().get(code, FairlaneError)
+
+
+@cache
+def _classes() -> Mapping[str, type[FairlaneError]]:
+    found: list[type[FairlaneError]] = [FairlaneError]
+    for one in found:
+        found += one.__subclasses__()
+    # the first class with a code is the one that a server means
+    return {one.code: one for one in reversed(found) if not issubclass(one, NoResult | Refused)}
+
+
+def _refused(message: str, code: str, status: int, param: str | None, retry_after: float | None) -> Refused:
+    return Refused(message, code=code, status=status, param=param, retry_after=retry_after)

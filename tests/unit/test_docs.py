@@ -48,3 +48,18 @@ def test_the_example_in_the_readme_prints_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(example)
     ran = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.stdout.split() == ["heavy", "light", "heavy", "heavy"], ran.stderr
+
+
+def test_every_metric_is_described() -> None:
+    from prometheus_client import CollectorRegistry
+
+    from dispatcher.meters import Meters
+    from fairlane.metrics import pool_families
+
+    registry = CollectorRegistry()
+    Meters(registry)
+    families = [*pool_families([]), *registry.collect()]
+    shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    rows = re.findall(r"^\| `(fairlane_\w+)` \|", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    assert set(rows) == shown
+    assert len(rows) == len(shown)

@@ -1,0 +1,124 @@
+"""One attempt at a job: call the backend, judge what came, write it. Every way out ends the lease exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from dispatcher.backends.answer import Answer, CallFailed
+from dispatcher.backends.known import Backends
+from dispatcher.holds import Hold
+from dispatcher.meters import Meters
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, verdict
+from fairlane.errors import FairlaneError
+from fairlane.head import Head
+from fairlane.model import JobError
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+
+WRITE_AGAIN_S: Final = 1.0  # at most, between two tries to write while Redis is away
+CLOSING_FAULTS: Final = ("refused", "reset")  # the backend is down until its next good scrape
+INTERNAL: Final = JobError("internal", "The dispatcher failed. Look at its log.", 500)
+log = structlog.get_logger()
+
+
+class Attempts:
+    """Runs attempts for one pool."""
+
+    def __init__(self, queue: Queue, pool: Pool, backends: Backends, meters: Meters) -> None:
+        self._queue = queue
+        self._pool = pool
+        self._backends = backends
+        self._meters = meters
+
+    async def run(self, hold: Hold) -> None:
+        """Works for a lease until it has ended."""
+        outcome = await self._call(hold)
+        if hold.stopped == "lost" and not isinstance(outcome, Answer):
+            return  # nobody waits for us; an answer that is there is worth a try
+        if outcome is None:
+            await self._write(hold, lambda: self._queue.release(self._pool, hold.lease))
+        else:
+            await self._conclude(hold, outcome)
+
+    async def _call(self, hold: Hold) -> Answer | CallFailed | None:
+        """None: it was stopped."""
+        lease = hold.lease
+        if hold.stopped:
+            return None
+        hold.calling = True
+        try:
+            backend = await self._backends.get(lease.backend)
+            return await backend.call(lease.id, _head(lease.head), lease.body)
+        except CallFailed as failed:
+            return failed
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if hold.stopped is None or task is None:
+                raise
+            task.uncancel()
+            return CallFailed("reset", "The backend ended while it ran this.") if hold.stopped == "gone" else None
+        finally:
+            hold.calling = False
+
+    async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
+        lease, pool = hold.lease, self._pool
+        if isinstance(outcome, CallFailed) and outcome.fault in CLOSING_FAULTS:
+            log.warning("backend_down", pool=pool.name, backend=lease.backend, reason=str(outcome))
+            await self._close_gate(lease.backend)
+        usage = outcome.usage if isinstance(outcome, Answer) else None
+        body = outcome.body if isinstance(outcome, Answer) else b""
+        status = outcome.status if isinstance(outcome, Answer) else None
+        match verdict(outcome, lease.attempt, random.random()):
+            case HandBack():
+                await self._write(hold, lambda: self._queue.release(pool, lease))
+            case Settle(state, error):
+                status = status if status is not None else error.status if error else None
+                await self._write(
+                    hold,
+                    lambda: self._queue.settle(
+                        pool, lease, state, status=status, result=body, error=error, usage=usage
+                    ),
+                )
+            case TryAgain(delay_ms, error):
+                await self._write(
+                    hold,
+                    lambda: self._queue.retry(pool, lease, error, delay_ms=delay_ms, result=body, usage=usage),
+                )
+
+    async def give_up(self, hold: Hold) -> None:
+        """After a fault of our own: the job is tried again, and dead if it has brought down each of its attempts."""
+        pause = pause_ms(hold.lease.attempt, random.random())
+        await self._write(hold, lambda: self._queue.retry(self._pool, hold.lease, INTERNAL, delay_ms=pause))
+
+    async def _close_gate(self, backend: str) -> None:
+        try:
+            await self._queue.set_backend(self._pool, backend, "down")
+        except FairlaneError as error:
+            log.warning("backend_not_marked", pool=self._pool.name, backend=backend, error=error.code)
+
+    async def _write(self, hold: Hold, act: Callable[[], Awaitable[str]]) -> None:
+        """Writes what became of the attempt, for as long as it takes: an answer is too dear to be thrown away."""
+        while True:
+            try:
+                state = await act()
+            except FairlaneError as error:
+                if error.retryable:
+                    await asyncio.sleep(random.uniform(0.1, WRITE_AGAIN_S))
+                    continue
+                log.warning("attempt_not_written", pool=self._pool.name, job=hold.lease.id, error=error.code)
+                return
+            served_s = asyncio.get_running_loop().time() - hold.began
+            self._meters.ended(self._pool.name, hold.lease.tier, state, served_s)
+            return
+
+
+def _head(packed: bytes) -> Head:
+    try:
+        return Head.decode(packed)
+    except ValueError as error:
+        raise CallFailed("unsuitable", f"The job cannot be sent: {error}.") from error

@@ -1,0 +1,151 @@
+"""Calls a backend: over HTTP with httpx, or `null://`, which answers at once inside the process, for measuring.
+
+A call that is cancelled closes its connection: that is how the backend learns to stop the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import httpx
+
+from dispatcher.backends.answer import Answer, CallFailed, Fault, retry_after_s
+from fairlane.head import Head
+from fairlane.model import BackendSpec
+
+CONNECT_S: Final = 5.0
+KEEPALIVE_S: Final = 3.0  # below the 5 s after which uvicorn (vLLM, SGLang) closes an idle connection
+ENDPOINT: Final = re.compile(r"/v1/[A-Za-z0-9_/-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long one attempt may take, in seconds: as a whole (a job may say otherwise), until the first byte of the
+    answer, and from one byte to the next. None: no bound of its own."""
+
+    total_s: float = 600.0
+    first_byte_s: float | None = None
+    idle_s: float | None = None
+
+
+class Backend(Protocol):
+    """One backend as a dispatcher calls it."""
+
+    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+        """Sends one request. Raises CallFailed."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of its connections once the calls that are under way have ended."""
+        ...
+
+
+class NullBackend:
+    """Answers at once; its answer names the job, so that each can be told from the others."""
+
+    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+        return Answer(200, b'{"id":"%b","object":"null"}' % job_id.encode())
+
+    async def close(self) -> None:
+        pass
+
+
+class HttpBackend:
+    """An OpenAI-compatible server. `answer_most` is how many bytes of an answer are taken."""
+
+    def __init__(
+        self, spec: BackendSpec, timeouts: Timeouts, *, tls: ssl.SSLContext | bool = True, answer_most: int = 8 << 20
+    ) -> None:
+        self._base = base_url(spec.url)
+        self._key_env = spec.key_env
+        self._timeouts = timeouts
+        self._answer_most = answer_most
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._client = httpx.AsyncClient(
+            verify=tls,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S),
+            timeout=httpx.Timeout(None, connect=CONNECT_S),  # the others are counted here, see Timeouts
+        )
+
+    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+        if not ENDPOINT.fullmatch(head.endpoint):
+            raise CallFailed("unsuitable", f"{head.endpoint!r} is no endpoint of an OpenAI-compatible server.")
+        self._calls += 1
+        self._idle.clear()
+        try:
+            async with _within(head.timeout_s or self._timeouts.total_s, "timeout", "did not answer whole"):
+                return await self._exchange(job_id, head.endpoint, body)
+        finally:
+            self._calls -= 1
+            if self._calls == 0:
+                self._idle.set()
+
+    async def _exchange(self, job_id: str, endpoint: str, body: bytes) -> Answer:
+        try:
+            return await self._send(job_id, endpoint, body)
+        except httpx.ConnectTimeout as error:
+            raise CallFailed("refused", f"{self._base} took no connection within {CONNECT_S:g} s.") from error
+        except httpx.ConnectError as error:
+            raise CallFailed("refused", f"{self._base} took no connection: {error or 'refused'}.") from error
+        except httpx.HTTPError as error:
+            raise CallFailed("reset", f"{self._base} broke the connection: {error}.") from error
+
+    async def close(self) -> None:
+        await self._idle.wait()
+        await self._client.aclose()
+
+    async def _send(self, job_id: str, endpoint: str, body: bytes) -> Answer:
+        request = self._client.build_request("POST", self._base + endpoint, content=body, headers=self._headers(job_id))
+        async with _within(self._timeouts.first_byte_s, "first_byte_timeout", "sent nothing"):
+            response = await self._client.send(request, stream=True)
+        try:
+            parts = [part async for part in self._parts(response)]
+        finally:
+            await response.aclose()
+        return Answer(response.status_code, b"".join(parts), retry_after_s(response.headers.get("retry-after")))
+
+    async def _parts(self, response: httpx.Response) -> AsyncGenerator[bytes]:
+        """The body, part by part, each within the idle timeout."""
+        length, parts = 0, response.aiter_bytes()
+        while True:
+            async with _within(self._timeouts.idle_s, "idle_timeout", "fell silent within its answer"):
+                part = await anext(parts, None)
+            if part is None:
+                return
+            length += len(part)
+            if length > self._answer_most:
+                raise CallFailed("too_large", f"The answer has more than {self._answer_most} bytes.")
+            yield part
+
+    def _headers(self, job_id: str) -> Mapping[str, str]:
+        headers = {"content-type": "application/json", "accept-encoding": "identity", "x-request-id": job_id}
+        if self._key_env:
+            if (key := os.environ.get(self._key_env)) is None:
+                raise CallFailed("refused", f"The variable {self._key_env}, which holds the backend's key, is not set.")
+            headers["authorization"] = f"Bearer {key}"
+        return headers
+
+
+def base_url(url: str) -> str:
+    """Where a backend's paths start: its URL without a `/v1` at the end, which endpoints bring with them."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
+@asynccontextmanager
+async def _within(seconds: float | None, fault: Fault, what: str) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise CallFailed(fault, f"The backend {what} within {seconds:g} s.") from error

@@ -1,0 +1,82 @@
+"""The backends of one pool as this process calls them, kept in step with what Redis says of the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from dispatcher.backends.answer import CallFailed
+from dispatcher.backends.call import Backend, NullBackend
+from fairlane.errors import FairlaneError
+from fairlane.model import BackendSpec, PoolLoad
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+
+GONE_MS: Final = 4_000  # longer than it takes another observer to take over
+Make = Callable[[BackendSpec], Backend]
+
+
+def make_backend(spec: BackendSpec, over_http: Make) -> Backend:
+    """The backend behind a URL: `null://`, or what `over_http` makes of `http(s)://`."""
+    return NullBackend() if spec.url.startswith("null:") else over_http(spec)
+
+
+class Backends:
+    """Looks a backend up by name, and opens it on first use; closes those that are gone or have another address."""
+
+    def __init__(self, queue: Queue, pool: Pool, over_http: Make) -> None:
+        self._queue = queue
+        self._pool = pool
+        self._over_http = over_http
+        self._open: dict[str, tuple[BackendSpec, Backend]] = {}
+        self._reading = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def get(self, name: str) -> Backend:
+        """Raises CallFailed if the pool has no such backend (any more), or none with an address."""
+        if name not in self._open:
+            async with self._reading:
+                if name not in self._open:
+                    await self._read_again()
+        if name not in self._open:
+            raise CallFailed("refused", f"The pool has no backend {name!r} with an address.")
+        return self._open[name][1]
+
+    async def refresh(self) -> list[str]:
+        """Reads the pool's backends anew. Returns those that are gone: down, and without a good scrape for GONE_MS."""
+        async with self._reading:
+            load = await self._read()
+        return [
+            view.name
+            for view in load.backends
+            if view.status == "down" and view.fresh_at_ms and load.now_ms - view.fresh_at_ms > GONE_MS
+        ]
+
+    async def close(self) -> None:
+        """Once the calls that are under way have ended."""
+        for name in tuple(self._open):
+            self._close(name)
+        await asyncio.gather(*self._closing)
+
+    def _close(self, name: str) -> None:
+        task = asyncio.create_task(self._open.pop(name)[1].close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _read_again(self) -> None:
+        try:
+            await self._read()
+        except FairlaneError as error:
+            raise CallFailed("refused", f"The pool's backends cannot be read: {error}") from error
+
+    async def _read(self) -> PoolLoad:
+        load = await self._queue.inspect.load(self._pool)
+        specs = {view.name: view.spec for view in load.backends if view.spec}
+        for name, (spec, _) in tuple(self._open.items()):
+            if specs.get(name) != spec:
+                self._close(name)
+        for name, spec in specs.items():
+            if name not in self._open:
+                self._open[name] = (spec, make_backend(spec, self._over_http))
+        return load

@@ -1,0 +1,109 @@
+"""The leases that a worker holds: renewed in one call, and stopped when their job was cancelled or they were lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import structlog
+
+from fairlane.errors import FairlaneError
+from fairlane.model import Lease
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+
+RENEWALS: Final = 3  # in the time of a lease: two may fail
+Stop = Literal["cancelled", "lost", "drain", "gone"]
+log = structlog.get_logger()
+
+
+class Hold:
+    """One lease and the task that works for it.
+
+    `began` and `until` are times of this process's monotonic clock: before the lease was asked for, and when it surely
+    ends. `started_at_ms` is when it began by Redis's clock.
+    """
+
+    def __init__(self, lease: Lease, began: float, lease_ms: int) -> None:
+        self.lease = lease
+        self.began = began
+        self.until = began + lease_ms / 1000
+        self.started_at_ms = lease.until_ms - lease_ms
+        self.stopped: Stop | None = None
+        self.calling = False
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self, why: Stop) -> None:
+        """Ends the work at the backend. Once the answer is there this changes nothing: it is being written."""
+        if self.stopped is None and self.calling and self.task:
+            self.task.cancel()  # once: a second one could reach the write that follows
+        if self.stopped is None or why == "lost":
+            self.stopped = why
+
+
+class Holds:
+    """All holds of one worker, by job id."""
+
+    def __init__(self, queue: Queue, pool: Pool) -> None:
+        self._queue = queue
+        self._pool = pool
+        self._holds: dict[str, Hold] = {}
+        self._lease_s = pool.policy.lease_ms / 1000
+        self.changed = asyncio.Event()  # a hold has ended
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(tuple(self._holds.values()))
+
+    def add(self, lease: Lease, asked_at: float) -> Hold:
+        """`asked_at`: loop time before the acquire was sent, so that we never believe in a lease for too long."""
+        hold = self._holds[lease.id] = Hold(lease, asked_at, self._pool.policy.lease_ms)
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        # a lost job may be held again already, under a new lease
+        if self._holds.get(hold.lease.id) is hold:
+            del self._holds[hold.lease.id]
+        self.changed.set()
+
+    def cancel(self, job_id: str) -> None:
+        """The job was cancelled."""
+        if hold := self._holds.get(job_id):
+            hold.stop("cancelled")
+
+    def backend_gone(self, backend: str) -> None:
+        """Nobody will answer there any more; some servers leave open requests hanging when they end."""
+        for hold in self:
+            if hold.lease.backend == backend:
+                hold.stop("gone")
+
+    async def keep_renewed(self) -> None:
+        """Runs for ever. While Redis is away, work goes on until its lease has surely ended."""
+        while True:
+            await asyncio.sleep(self._lease_s / RENEWALS)
+            holds = tuple(self)
+            try:
+                await self._renew(holds)
+            except FairlaneError as error:
+                log.warning("renew_failed", pool=self._pool.name, error=error.code, leases=len(holds))
+            self._stop_ended()
+
+    async def _renew(self, holds: tuple[Hold, ...]) -> None:
+        if not holds:
+            return
+        asked_at = asyncio.get_running_loop().time()
+        words = await self._queue.renew(self._pool, [hold.lease for hold in holds])
+        for hold, word in zip(holds, words, strict=True):
+            if word == "ok":
+                hold.until = asked_at + self._lease_s
+            elif word == "cancelled" or self._holds.get(hold.lease.id) is hold:
+                hold.stop(word)
+
+    def _stop_ended(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for hold in self:
+            if hold.until <= now:
+                hold.stop("lost")

@@ -1,0 +1,71 @@
+"""The observer of one pool: it watches every backend, for the whole fleet. Only the elected process runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import httpx
+import structlog
+
+from dispatcher.policy import headroom
+from dispatcher.watch import Rooms, Watch
+from fairlane.errors import FairlaneError
+from fairlane.model import PoolLoad
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+
+ACTIVE_S: Final = 10.0  # a tier counts as active for so long after it was last seen to be
+log = structlog.get_logger()
+
+
+class Observer:
+    """Starts a watch for each backend of the pool, and tells them which tiers are active."""
+
+    def __init__(self, queue: Queue, pool: Pool, client: httpx.AsyncClient, interval_s: float) -> None:
+        self._queue = queue
+        self._pool = pool
+        self._client = client
+        self._interval_s = interval_s
+        self._watches: dict[str, tuple[Watch, asyncio.Task[None]]] = {}
+        self._active_at: dict[str, float] = {}
+        self._redis_ms = 0
+        self._read_at = 0.0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                try:
+                    self._follow(await self._queue.inspect.load(self._pool))
+                except FairlaneError as error:
+                    log.warning("load_not_read", pool=self._pool.name, error=error.code)
+                await asyncio.sleep(self._interval_s)
+        finally:
+            for name in tuple(self._watches):
+                self._end(name)
+
+    def _follow(self, load: PoolLoad) -> None:
+        self._redis_ms, self._read_at = load.now_ms, asyncio.get_running_loop().time()
+        for tier in load.tiers:
+            if tier.runnable or tier.inflight:
+                self._active_at[tier.tier] = self._read_at
+        specs = {view.name: view.spec for view in load.backends}
+        for name, (watch, task) in tuple(self._watches.items()):
+            if specs.get(name) != watch.spec or task.done():
+                self._end(name)
+        for view in load.backends:
+            if view.spec and view.name not in self._watches:
+                watch = Watch(self._queue, self._pool, view, view.spec, self._client, self._rooms, self._interval_s)
+                self._watches[view.name] = (watch, asyncio.create_task(watch.run()))
+
+    def _rooms(self) -> Rooms:
+        now = asyncio.get_running_loop().time()
+        active = [now - self._active_at.get(tier, -ACTIVE_S) < ACTIVE_S for tier in self._pool.policy.tiers]
+        return Rooms(headroom.rooms(active), self._redis_ms + round(1000 * (now - self._read_at)))
+
+    def _end(self, name: str) -> None:
+        _, task = self._watches.pop(name)
+        if task.done() and not task.cancelled() and (error := task.exception()):
+            log.error("watch_broke", pool=self._pool.name, backend=name, exc_info=error)
+        task.cancel()

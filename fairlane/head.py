@@ -1,0 +1,50 @@
+"""A job's head: what a dispatcher and the front door must know beside the request's body. The queue only keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`endpoint` is the path on the backend, such as `/v1/chat/completions`; `timeout_s` bounds one attempt as a whole.
+
+    `metadata` is the caller's own and comes back with the job; `webhook` is `{"url", "secret"?, "headers"?}`.
+    """
+
+    endpoint: str
+    model: str
+    timeout_s: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: dict[str, Any]())
+    webhook: Mapping[str, Any] | None = None
+
+    def encode(self) -> bytes:
+        """As the queue keeps it: JSON without what is empty."""
+        fields = {
+            "endpoint": self.endpoint,
+            "model": self.model,
+            "timeout_s": self.timeout_s,
+            "metadata": dict(self.metadata) or None,
+            "webhook": dict(self.webhook) if self.webhook else None,
+        }
+        kept = {name: value for name, value in fields.items() if value is not None}
+        return json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, head: bytes) -> Head:
+        """The inverse of `encode`. Raises ValueError if it is no head."""
+        fields: object = json.loads(head)
+        known = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+        endpoint = known.get("endpoint")
+        if not isinstance(endpoint, str):
+            raise ValueError("a job's head is an object with an endpoint")
+        return cls(
+            endpoint=endpoint,
+            model=str(known.get("model", "")),
+            timeout_s=known.get("timeout_s"),
+            metadata=known.get("metadata") or {},
+            webhook=known.get("webhook"),
+        )

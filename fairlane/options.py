@@ -1,0 +1,70 @@
+"""What several commands take on their command line: backends, as `NAME=URL[,slots=N][,key_env=VAR][,family=F]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fairlane.errors import IllegalTransition, InvalidRequest
+from fairlane.model import BackendSpec, Policy
+from fairlane.queue.engine import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOption:
+    """One backend of the pool `pool`; several with one pool's name form the pool."""
+
+    pool: str
+    name: str
+    spec: BackendSpec
+
+
+def parse_backend(text: str) -> BackendOption:
+    """Raises InvalidRequest, which says what is wrong."""
+    pool, found, rest = text.partition("=")
+    url, *extras = rest.split(",")
+    if not found or not pool or "://" not in url:
+        raise InvalidRequest(f"--backend {text}: say NAME=URL[,slots=N][,key_env=VAR][,family=F].", param="backend")
+    given: dict[str, str] = {}
+    for extra in extras:
+        name, _, value = extra.partition("=")
+        given[name] = value
+    if unknown := given.keys() - {"slots", "key_env", "family"}:
+        raise InvalidRequest(f"--backend {text}: {', '.join(sorted(unknown))} is no option of a backend.")
+    slots = given.get("slots")
+    if slots is not None and not slots.isdecimal():
+        raise InvalidRequest(f"--backend {text}: slots is a whole number.", param="backend")
+    spec = BackendSpec(url, given.get("family"), given.get("key_env"), int(slots) if slots else None)
+    return BackendOption(pool, _name(url), spec)
+
+
+async def register(queue: Queue, backends: Iterable[BackendOption], policy: Policy) -> None:
+    """Opens the pools, and adds the backends to them. Raises InvalidRequest, StoreUnavailable."""
+    for option in backends:
+        pool = await queue.pools.open(option.pool, policy)
+        await queue.set_backend(pool, option.name, "add", spec=option.spec)
+
+
+async def register_only(queue: Queue, backends: Sequence[BackendOption], policy: Policy) -> None:
+    """As `register`; other backends of these pools are removed, or drained while something runs there."""
+    await register(queue, backends, policy)
+    for name in {option.pool for option in backends}:
+        pool = await queue.pools.by_name(name)
+        kept = {option.name for option in backends if option.pool == name}
+        for view in (await queue.inspect.load(pool)).backends:
+            if view.name not in kept:
+                try:
+                    await queue.set_backend(pool, view.name, "remove")
+                except IllegalTransition:
+                    await queue.set_backend(pool, view.name, "drain")
+
+
+def _name(url: str) -> str:
+    """A backend's name: where it is, without what may be secret in the URL."""
+    parts = urlsplit(url)
+    if parts.scheme == "null":
+        return "null" + (f":{parts.netloc}" if parts.netloc else "")
+    host = parts.netloc.rpartition("@")[2].replace("[", "").replace("]", "")
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return host + path

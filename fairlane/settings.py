@@ -1,0 +1,99 @@
+"""Settings: environment variables `FAIRLANE_…`, or a TOML file that `FAIRLANE_CONFIG` names; flags override both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import TomlConfigSettingsSource as TomlSource
+
+from fairlane.errors import InvalidRequest
+from fairlane.model import DEFAULT_TIERS, Fairness, Policy
+
+Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+
+class Settings(BaseSettings):
+    """What all processes of one installation agree on. Times in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="FAIRLANE_", extra="ignore", frozen=True)
+
+    redis_url: str | None = None
+    auth: Literal["keys", "open"] = "keys"
+    data_dir: Path = Path.home() / ".local" / "share" / "fairlane"
+    namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")] = "fl"
+    tiers: Annotated[tuple[str, ...], NoDecode] = DEFAULT_TIERS
+    fairness: Fairness = "requests"
+    lease_s: Seconds = 30
+    scrape_s: Seconds = 0.2
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    valve_s: Seconds = 60
+    result_ttl_s: Seconds = 86_400
+    max_queued_tenant: Count = 10_000
+    max_queued_pool: Count = 1_000_000
+    max_body_bytes: Count = 8 << 20
+    drain_s: Seconds = 30
+    job_timeout_s: Seconds = 600
+    first_byte_timeout_s: Seconds | None = None
+    idle_timeout_s: Seconds | None = None
+    backend_ca_file: Path | None = None
+    backend_cert_file: Path | None = None
+    backend_key_file: Path | None = None
+
+    @field_validator("tiers", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = os.environ.get("FAIRLANE_CONFIG")
+        files = (TomlSource(settings_cls, Path(path)),) if path else ()
+        return (init_settings, env_settings, *files)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that a new pool gets."""
+        return Policy(
+            tiers=self.tiers,
+            fairness=self.fairness,
+            lease_ms=_ms(self.lease_s),
+            stale_ms=_ms(3 * self.scrape_s),
+            valve_ms=_ms(self.valve_s),
+            result_ttl_ms=_ms(self.result_ttl_s),
+            max_waiting_pool=self.max_queued_pool,
+            max_waiting_tenant=self.max_queued_tenant,
+        )
+
+
+def load(**flags: object) -> Settings:
+    """The settings, with the flags that are not None over them. Raises InvalidRequest, which names what is wrong."""
+    path = os.environ.get("FAIRLANE_CONFIG")
+    if path and not Path(path).is_file():
+        raise InvalidRequest(f"FAIRLANE_CONFIG names {path}, which is no file.")
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})  # pyright: ignore[reportArgumentType]
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(_fault(fault) for fault in error.errors())) from error
+    except ValueError as error:  # TOML
+        raise InvalidRequest(f"{path} is no TOML file: {error}") from error
+
+
+def _fault(fault: Any) -> str:
+    name = "_".join(str(part) for part in fault["loc"]).upper()
+    return f"FAIRLANE_{name}: {fault['msg']} (it is {fault['input']!r})"
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(1000 * seconds))

@@ -1,0 +1,236 @@
+"""`fairlane up`: everything on this machine in one command, on loopback; all of it ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from dispatcher.processes import POLL_S, Child
+from fairlane.errors import FairlaneError, StoreUnavailable
+from fairlane.logging import configure
+from fairlane.options import BackendOption, parse_backend, register_only
+from fairlane.queue.embedded import DataDirInUse, EmbeddedServer
+from fairlane.queue.engine import Queue
+from fairlane.settings import Settings, load
+
+READY_S: Final = 60.0
+SIM_MODEL: Final = "sim"
+SIM_BACKENDS: Final = 2
+GRACE_S: Final = 5.0  # for what has nothing to drain
+
+
+class PortInUse(FairlaneError):
+    """Another process uses this port. Stop it, or choose another with --port."""
+
+    code, status = "port_in_use", 503
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The command line. `backends` are written as options.parse_backend reads them; none: simulated ones."""
+
+    port: int = 8080
+    dispatchers: int = 1
+    backends: tuple[str, ...] = ()
+    log_level: str = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where it can be reached."""
+
+    url: str
+    redis_url: str
+    models: tuple[str, ...]
+
+
+def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -> None:
+    """Runs until SIGTERM or SIGINT.
+
+    Raises InvalidRequest, DataDirInUse, PortInUse, StoreUnsuitable, StoreUnavailable.
+    """
+    ending = threading.Event()
+
+    def end(signum: int, frame: object) -> None:
+        ending.set()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, end)
+    with running(options, redis_url=redis_url, data_dir=data_dir) as (found, look):
+        _say(found)
+        while not ending.wait(POLL_S):
+            look()
+        print("Stopping …", flush=True)  # noqa: T201
+
+
+@contextmanager
+def running(
+    options: UpOptions, *, redis_url: str | None = None, data_dir: Path | None = None
+) -> Generator[tuple[Running, Callable[[], None]]]:
+    """Everything, while the block runs. Call what comes second now and then: it starts again what has died."""
+    configure(options.log_level)
+    settings = load(redis_url=redis_url, data_dir=data_dir)
+    backends = [parse_backend(text) for text in options.backends]
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(_only_one(settings.data_dir))
+        _check_port(options.port)
+        store = None if settings.redis_url else EmbeddedServer(settings.data_dir)
+        if store:
+            stack.enter_context(store)
+        house = _House(settings, options, settings.redis_url or (store.url if store else ""), store)
+        stack.callback(house.end)
+        found = house.begin(backends)
+        path = settings.data_dir / "up.json"
+        stack.callback(path.unlink, missing_ok=True)
+        _write_private(path, json.dumps({"url": found.url, "admin_url": None, "redis_url": found.redis_url}))
+        yield found, house.look
+
+
+class _House:
+    """The processes, in the order in which they start."""
+
+    def __init__(self, settings: Settings, options: UpOptions, redis_url: str, store: EmbeddedServer | None) -> None:
+        self._settings = settings
+        self._options = options
+        self._redis_url = redis_url
+        self._store = store
+        self._sims: list[Child] = []
+        self._dispatchers: list[Child] = []
+        self._api: list[Child] = []
+
+    def begin(self, backends: Sequence[BackendOption]) -> Running:
+        """Returns when a job could run. Raises StoreUnavailable if that takes too long."""
+        if not backends:
+            backends = [self._simulate() for _ in range(SIM_BACKENDS)]
+        asyncio.run(self._register(backends))
+        level = ("--log-level", self._options.log_level)
+        self._dispatchers = [self._child("dispatcher", *level) for _ in range(self._options.dispatchers)]
+        port = str(self._options.port)
+        self._api = [self._child("api", "--auth", "open", "--port", port, "--needs-dispatcher", *level)]
+        url = f"http://127.0.0.1:{port}"
+        self._until_ready(url)
+        return Running(url, self._redis_url, tuple(sorted({backend.pool for backend in backends})))
+
+    def look(self) -> None:
+        if self._store and not self._store.alive:
+            self._store.start()  # on its old port, with all its data
+        for child in (*self._sims, *self._dispatchers, *self._api):
+            child.look()
+
+    def end(self) -> None:
+        """Takes nothing in any more, lets what runs end, then stops what it ran on."""
+        for children, grace_s in (
+            (self._api, self._settings.drain_s + GRACE_S),
+            (self._dispatchers, self._settings.drain_s + GRACE_S),
+            (self._sims, GRACE_S),
+        ):
+            for child in children:
+                child.terminate()
+            for child in children:
+                child.end(grace_s)
+
+    def _child(self, *command: str) -> Child:
+        """One of our own commands. The Redis URL, which may hold a password, goes by the environment."""
+        environment: Mapping[str, str] = os.environ | {
+            "FAIRLANE_REDIS_URL": self._redis_url,
+            "FAIRLANE_NAMESPACE": self._settings.namespace,
+        }
+        whole = [sys.executable, "-m", "fairlane.cli", *command, "--parent", str(os.getpid())]
+        child = Child(whole, env=environment)
+        child.look()
+        return child
+
+    def _simulate(self) -> BackendOption:
+        port = _free_port()
+        self._sims.append(self._child("sim-backend", "--port", str(port), "--model", SIM_MODEL))
+        return parse_backend(f"{SIM_MODEL}=http://127.0.0.1:{port}")
+
+    async def _register(self, backends: Sequence[BackendOption]) -> None:
+        queue = await Queue.open(self._redis_url, namespace=self._settings.namespace)
+        try:
+            await register_only(queue, backends, self._settings.policy)
+        finally:
+            await queue.close()
+
+    def _until_ready(self, url: str) -> None:
+        deadline = time.monotonic() + READY_S
+        reasons: object = "the front door does not answer"
+        with httpx.Client(trust_env=False) as client:
+            while time.monotonic() < deadline:
+                self.look()
+                try:
+                    answer = client.get(f"{url}/health/ready", timeout=5)
+                    if answer.is_success:
+                        return
+                    reasons = answer.json().get("reasons")
+                except httpx.HTTPError:
+                    pass
+                time.sleep(POLL_S / 2)
+        raise StoreUnavailable(f"Not ready after {READY_S:g} s: {reasons}")
+
+
+@contextmanager
+def _only_one(data_dir: Path) -> Generator[None]:
+    """Raises DataDirInUse if another `fairlane up` has this folder."""
+    with (data_dir / "up.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise DataDirInUse(data_dir, int(lock.read() or 0)) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise PortInUse(f"Port {port} is in use. Stop what uses it, or choose another with --port.") from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _write_private(path: Path, text: str) -> None:
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def _say(found: Running) -> None:
+    model = found.models[0]
+    print(  # noqa: T201
+        f"""Fairlane is up at {found.url} for the model{"s" if len(found.models) > 1 else ""} {", ".join(found.models)}.
+Without keys, the bearer token is the tenant's name. Try:
+
+  curl {found.url}/v1/chat/completions -H 'Authorization: Bearer ann' -H 'Content-Type: application/json' \\
+    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+
+Ctrl-C stops everything.""",
+        flush=True,
+    )

@@ -1,0 +1,230 @@
+"""Calls over HTTP, against a server that misbehaves on the level of its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from dispatcher.backends.answer import Answer, CallFailed, retry_after_s
+from dispatcher.backends.call import HttpBackend, Timeouts, base_url
+from fairlane.head import Head
+from fairlane.model import BackendSpec, Usage
+
+HEAD = Head("/v1/completions", "llama")
+Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Raw:
+    """A server that reads one request after another, and answers each as `reply` says."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.closed = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while not reader.at_eof():
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+                )
+                self.requests.append(head + await reader.readexactly(length))
+                await self.reply(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.closed.set()
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(reply: Reply) -> AsyncIterator[tuple[str, Raw]]:
+    raw = Raw(reply)
+    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}", raw
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def calling(url: str, timeouts: Timeouts | None = None, **more: object) -> AsyncIterator[HttpBackend]:
+    backend = HttpBackend(BackendSpec(url), timeouts or Timeouts(total_s=5.0), **more)  # type: ignore[arg-type]
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def says(*parts: bytes, then: Reply | None = None) -> Reply:
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        if then:
+            await then(reader, writer)
+
+    return reply
+
+
+async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until the caller has gone."""
+    await reader.read()
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+def http(status: int, body: bytes, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+PART = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"
+
+
+async def test_the_answer_comes_back_unchanged() -> None:
+    body = b'{"usage": {"prompt_tokens": 5, "completion_tokens": 7}, "x": "\xc3\xa4"}'
+    async with serving(says(http(200, body))) as (url, raw), calling(url + "/v1/") as backend:
+        answer = await backend.call("job_1", HEAD, b'{"a": 1}')
+    assert answer == Answer(200, body)
+    assert answer.usage == Usage(5, 7)
+    head, _, sent = raw.requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/completions HTTP/1.1")
+    assert b"x-request-id: job_1" in head
+    assert sent == b'{"a": 1}'
+
+
+@pytest.mark.parametrize("status", [302, 400, 404, 429, 500, 503])
+async def test_any_status_is_an_answer_and_no_redirect_is_followed(status: int) -> None:
+    reply = says(http(status, b"why", "retry-after: 7", "location: http://127.0.0.1:9/"))
+    async with serving(reply) as (url, raw), calling(url) as backend:
+        assert await backend.call("job_1", HEAD, b"{}") == Answer(status, b"why", 7.0)
+    assert len(raw.requests) == 1
+
+
+async def test_connections_are_kept() -> None:
+    async with serving(says(http(200, b"{}"))) as (url, raw), calling(url) as backend:
+        for _ in range(3):
+            await backend.call("job_1", HEAD, b"{}")
+    assert raw.connections == 1
+
+
+async def test_nobody_there_is_a_refusal() -> None:
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        unused_tcp_port = taken.getsockname()[1]
+    async with calling(f"http://127.0.0.1:{unused_tcp_port}") as backend:
+        with pytest.raises(CallFailed) as failed:
+            await backend.call("job_1", HEAD, b"{}")
+    assert failed.value.fault == "refused"
+
+
+@pytest.mark.parametrize(
+    ("reply", "timeouts", "fault"),
+    [
+        (hang_up, Timeouts(5.0), "reset"),
+        (says(PART, then=hang_up), Timeouts(5.0), "reset"),
+        (says(b"nonsense\r\n\r\n", then=hang_up), Timeouts(5.0), "reset"),
+        (silence, Timeouts(0.2), "timeout"),
+        (says(PART, then=silence), Timeouts(0.2), "timeout"),
+        (silence, Timeouts(5.0, first_byte_s=0.2), "first_byte_timeout"),
+        (says(PART, then=silence), Timeouts(5.0, first_byte_s=0.2, idle_s=0.2), "idle_timeout"),
+    ],
+    ids=["hang-up", "half", "nonsense", "silent", "half-silent", "no-first-byte", "idle"],
+)
+async def test_what_is_no_answer_says_why(reply: Reply, timeouts: Timeouts, fault: str) -> None:
+    async with serving(reply) as (url, _), calling(url, timeouts) as backend:
+        with pytest.raises(CallFailed) as failed:
+            await backend.call("job_1", HEAD, b"{}")
+        assert failed.value.fault == fault
+        assert str(failed.value)
+
+
+async def test_a_job_may_say_how_long_it_may_take() -> None:
+    async with serving(silence) as (url, _), calling(url) as backend:
+        with pytest.raises(CallFailed, match=r"0\.1 s"):
+            await backend.call("job_1", Head("/v1/completions", "llama", timeout_s=0.1), b"{}")
+
+
+async def test_a_slow_first_byte_is_no_idle_answer() -> None:
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        writer.write(http(200, b"{}"))
+
+    async with serving(slowly) as (url, _), calling(url, Timeouts(5.0, idle_s=0.1)) as backend:
+        assert (await backend.call("job_1", HEAD, b"{}")).status == 200
+
+
+async def test_an_answer_that_is_too_large_is_not_taken_whole() -> None:
+    async with serving(says(http(200, b"x" * 1000))) as (url, _), calling(url, answer_most=999) as backend:
+        with pytest.raises(CallFailed) as failed:
+            await backend.call("job_1", HEAD, b"{}")
+    assert failed.value.fault == "too_large"
+
+
+@pytest.mark.parametrize("reply", [silence, says(PART, then=silence)], ids=["before", "within"])
+async def test_a_call_that_is_cancelled_hangs_up(reply: Reply) -> None:
+    async with serving(reply) as (url, raw), calling(url) as backend:
+        call = asyncio.create_task(backend.call("job_1", HEAD, b"{}"))
+        async with asyncio.timeout(5):
+            while not raw.requests:
+                await asyncio.sleep(0.005)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await raw.closed.wait()
+
+
+@pytest.mark.parametrize("endpoint", ["/v1/../admin", "/metrics", "//evil/v1/x", "/v1/a?b=c", "/v1/a b", "/v1/\r\nx"])
+async def test_only_endpoints_of_the_api_are_called(endpoint: str) -> None:
+    async with serving(says(http(200, b"{}"))) as (url, raw), calling(url) as backend:
+        with pytest.raises(CallFailed) as failed:
+            await backend.call("job_1", Head(endpoint, "llama"), b"{}")
+    assert failed.value.fault == "unsuitable"
+    assert raw.requests == []
+
+
+async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(says(http(200, b"{}"))) as (url, raw):
+        backend = HttpBackend(BackendSpec(url, key_env="UPSTREAM_KEY"), Timeouts())
+        with pytest.raises(CallFailed, match="UPSTREAM_KEY"):
+            await backend.call("job_1", HEAD, b"{}")
+        monkeypatch.setenv("UPSTREAM_KEY", "secret")
+        await backend.call("job_1", HEAD, b"{}")
+        await backend.close()
+    assert b"authorization: Bearer secret" in raw.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None), ("0", 0.0), ("120", 120.0), ("soon", None), ("-1", None), ("9" * 400, 1e9),
+        ("Sun, 29 Nov 2026 12:00:10 GMT", 10.0), ("Sun, 29 Nov 2020 12:00:10 GMT", 0.0),
+    ],
+)  # fmt: skip
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert retry_after_s(header, datetime(2026, 11, 29, 12, tzinfo=UTC)) == seconds
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", b"[]", b'{"usage": 3}', b'{"usage": {"prompt_tokens": -1}}', b'{"usage": {"prompt_tokens": true}}',
+     b'{"usage": {"prompt_tokens": 1, "completion_tokens": null}}', b'{"usage": {"prompt_tokens": 1e3}}'],
+)  # fmt: skip
+def test_usage_that_is_not_reported_is_none(body: bytes) -> None:
+    assert Answer(200, body).usage is None
+
+
+def test_a_url_may_end_with_v1() -> None:
+    assert {base_url(f"http://h:1{end}") for end in ("", "/", "/v1", "/v1/")} == {"http://h:1"}

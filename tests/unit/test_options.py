@@ -1,0 +1,31 @@
+"""`--backend NAME=URL[,slots=N][,key_env=VAR][,family=F]`."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairlane.errors import InvalidRequest
+from fairlane.model import BackendSpec
+from fairlane.options import BackendOption, parse_backend
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sim=null://", BackendOption("sim", "null", BackendSpec("null://"))),
+        ("a/b:c=http://gpu1:8000/v1", BackendOption("a/b:c", "gpu1:8000", BackendSpec("http://gpu1:8000/v1"))),
+        (
+            "llama=https://user:secret@host/x,slots=8,key_env=KEY,family=vllm",
+            BackendOption("llama", "host/x", BackendSpec("https://user:secret@host/x", "vllm", "KEY", 8)),
+        ),
+        ("m=http://[::1]:80", BackendOption("m", "::1:80", BackendSpec("http://[::1]:80"))),
+    ],
+)
+def test_a_backend_is_read(text: str, expected: BackendOption) -> None:
+    assert parse_backend(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "=http://a", "m=gpu1:8000", "m=http://a,slots=x", "m=http://a,colour=red"])
+def test_what_is_none_is_refused_with_a_word(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="backend"):
+        parse_backend(text)

@@ -1,0 +1,56 @@
+"""Settings come from flags, then the environment, then a file; what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairlane.errors import InvalidRequest
+from fairlane.settings import Settings, load
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"FAIRLANE_{name.upper()}", raising=False)
+    monkeypatch.delenv("FAIRLANE_CONFIG", raising=False)
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "fairlane.toml"
+    file.write_text('namespace = "file"\nlease_s = 1\nscrape_s = 1.5\ntiers = ["a", "b"]\n')
+    monkeypatch.setenv("FAIRLANE_CONFIG", str(file))
+    monkeypatch.setenv("FAIRLANE_LEASE_S", "2")
+    monkeypatch.setenv("FAIRLANE_NAMESPACE", "env")
+    found = load(namespace="flag", redis_url=None)
+    assert (found.namespace, found.lease_s, found.scrape_s, found.tiers) == ("flag", 2, 1.5, ("a", "b"))
+
+
+def test_a_new_pool_gets_its_policy_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TIERS": "gold, silver", "LEASE_S": "5", "SCRAPE_S": "0.1", "VALVE_S": "7"}.items():
+        monkeypatch.setenv(f"FAIRLANE_{name}", value)
+    policy = load().policy
+    assert (policy.tiers, policy.lease_ms, policy.stale_ms, policy.valve_ms) == (("gold", "silver"), 5000, 300, 7000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("LEASE_S", "-1"), ("LEASE_S", "nan"), ("MAX_ATTEMPTS", "0"), ("FAIRNESS", "none"), ("NAMESPACE", "a b")],
+)  # fmt: skip
+def test_what_is_wrong_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"FAIRLANE_{name}", value)
+    with pytest.raises(InvalidRequest, match=f"FAIRLANE_{name}"):
+        load()
+
+
+@pytest.mark.parametrize("text", [None, "x = = 1"])
+def test_a_file_that_cannot_be_read_is_said(text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "fairlane.toml"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("FAIRLANE_CONFIG", str(file))
+    with pytest.raises(InvalidRequest, match=r"fairlane\.toml"):
+        load()

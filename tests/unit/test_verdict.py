@@ -1,0 +1,52 @@
+"""What becomes of an attempt."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.backends.answer import Answer, CallFailed, Fault
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, verdict
+
+
+@pytest.mark.parametrize("status", range(100, 600))
+def test_only_what_may_succeed_is_tried_again(status: int) -> None:
+    found = verdict(Answer(status, b""), attempt=1, chance=0.5)
+    if 200 <= status < 300:
+        assert found == Settle("succeeded")
+    elif status == 429 or status >= 500:
+        assert isinstance(found, TryAgain)
+        assert found.error.status == status
+    else:
+        assert isinstance(found, Settle)
+        assert found.state == "failed"
+        assert found.error is not None
+        assert found.error.status == status
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "code"),
+    [
+        ("refused", HandBack, None), ("reset", TryAgain, "backend_unreachable"), ("timeout", TryAgain, "timeout"),
+        ("first_byte_timeout", TryAgain, "timeout"), ("idle_timeout", TryAgain, "timeout"),
+        ("too_large", Settle, "result_too_large"), ("unsuitable", Settle, "invalid_request"),
+    ],
+)  # fmt: skip
+def test_each_fault_has_its_verdict(fault: Fault, kind: type, code: str | None) -> None:
+    found = verdict(CallFailed(fault, "why"), attempt=1, chance=0.5)
+    assert isinstance(found, kind)
+    error = getattr(found, "error", None)
+    assert (error and error.code) == code
+
+
+@given(attempt=st.integers(1, 100), chance=st.floats(0, 1, exclude_max=True))
+def test_pauses_are_jittered_over_the_whole_of_a_bound_that_doubles(attempt: int, chance: float) -> None:
+    bound = min(60_000, 1_000 * 2 ** (attempt - 1))
+    assert pause_ms(attempt, chance) == round(chance * bound)
+
+
+@given(attempt=st.integers(1, 100), chance=st.floats(0, 1, exclude_max=True), asked=st.floats(0, 1e9))
+def test_retry_after_is_obeyed_within_an_hour(attempt: int, chance: float, asked: float) -> None:
+    pause = pause_ms(attempt, chance, asked)
+    assert min(round(1000 * asked), 3_600_000) <= pause <= 3_600_000 + 60_000
