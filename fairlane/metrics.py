@@ -62,7 +62,7 @@ def pool_families(readings: Iterable[PoolReading]) -> list[Family]:
         for view in reading.overview.backends:
             for name, value in _numbers(view):
                 gauges[name].add_metric([reading.name, view.name], value)
-            for decision, count in view.refusals.items():
+            for decision, count in view.decisions.items():
                 decisions.add_metric([reading.name, view.name, *decision.split(":")], count)
     return [depth, oldest, gamma, decisions, *gauges.values()]
 

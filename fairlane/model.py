@@ -295,8 +295,12 @@ class TierView:
 
 @dataclass(frozen=True, slots=True)
 class BackendView:
-    """A backend as it stands in Redis. `said`: per tier the last refusal, "reason live limit at". `refusals`: how many,
-    by "tier:reason". `finished`: attempts that it has answered, well or badly, since it was added."""
+    """A backend as it stands in Redis.
+
+    `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
+    ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: attempts that it has answered, well
+    or badly, since it was added.
+    """
 
     name: str
     status: str
@@ -305,7 +309,7 @@ class BackendView:
     fresh_at_ms: int | None
     gates: Mapping[str, TierGate]
     said: Mapping[str, str]
-    refusals: Mapping[str, int]
+    decisions: Mapping[str, int]
     seen: str
     spec: BackendSpec | None
 

@@ -62,7 +62,7 @@ def backend_view(name: str, fields: Fields) -> BackendView:
         fresh_at_ms=whole(b"fresh_at") or None,
         gates=gates,
         said=by_kind["said"],
-        refusals={name: int(n) for name, n in by_kind["n"].items()},
+        decisions={name: int(n) for name, n in by_kind["n"].items()},
         finished=whole(b"ended") - whole(b"unfinished"),
         seen=fields.get(b"seen", b"{}").decode(),
         spec=replies.backend_spec(fields.get(b"spec")),

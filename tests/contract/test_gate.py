@@ -42,7 +42,7 @@ async def test_at_its_limit_a_gate_gives_the_observers_reason(queue: Queue, pool
     assert (gate.backend, gate.live, gate.limit, gate.reason) == ("b1", 2, 2, why)
     backend = await queue.inspect.backend(pool, "b1")
     assert backend.said["default"].split()[:3] == [why, "2", "2"]
-    assert backend.refusals == {f"default:{why}": 1}
+    assert backend.decisions == {"default:open": 2, f"default:{why}": 1}
     assert backend.gates["default"] == TierGate(2, 9, why)
 
 

@@ -12,7 +12,7 @@ local function read_backends(asking)
   end
   for name in string.gmatch(pool.backends or '', '%S+') do
     local h = redis.call('HMGET', backend_key(name), unpack(fields))
-    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), now_taken = 0, status = h[3], gates = {}, limits = {},
+    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), opened = {}, status = h[3], gates = {}, limits = {},
                stale = now - (h[4] or 0) > tonumber(pool.stale_ms)}
     for i, tier in ipairs(asking) do
       b.gates[tier] = h[4 + i]
@@ -50,8 +50,8 @@ local function open_backend(tier)
   return best
 end
 
--- A pop was refused for this tier: counted (once in 100 ms), and kept with its numbers, so that explain and the page can show them.
--- (A pop that was let through is a lease, and leases are counted by who gets them.)
+-- A pop was refused for this tier: counted (once in 100 ms), and kept with its numbers, so that explain and the page can
+-- show them. Pops that were let through are counted each.
 local function refuse_tier(tier)
   for _, b in ipairs(backends) do
     local limit, why = limit_of(b, tier)
@@ -65,8 +65,9 @@ local NOTED_EVERY_MS = 100 -- a fleet that waits is refused many times: with 64 
 local function write_backends()
   local refused
   for _, b in ipairs(backends) do
-    if b.now_taken > 0 then
-      redis.call('HINCRBY', backend_key(b.name), 'taken', b.now_taken)
+    for tier, n in pairs(b.opened) do
+      redis.call('HINCRBY', backend_key(b.name), 'taken', n)
+      redis.call('HINCRBY', backend_key(b.name), 'n:' .. tier .. ':open', n)
     end
     refused = refused or b.refused
   end

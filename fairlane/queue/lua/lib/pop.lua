@@ -63,7 +63,7 @@ local function pop(tier, b, dispatcher, till, reply)
   if deadline then
     redis.call('ZREM', deadlines_key, id) -- it bounds the wait, not the work
   end
-  b.live, b.now_taken, numbers.inflight = b.live + 1, b.now_taken + 1, numbers.inflight + 1
+  b.live, b.opened[tier], numbers.inflight = b.live + 1, (b.opened[tier] or 0) + 1, numbers.inflight + 1
   count(t, 0, 1)
   if t.limited then
     local input, output = string.match(spec, '(%d+) (%d+) %d+$')
