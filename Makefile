@@ -60,6 +60,22 @@ check: lint test wheel ## All that CI runs: lint, test (here a missing redis-ser
 bench-queue: $(READY) ## Measure the queue
 	$(BIN)/python -m benchmarks.queue
 
+.PHONY: bench-dispatch
+bench-dispatch: $(READY) ## Measure the dispatcher on simulated backends and null:// (about 6 minutes)
+	$(BIN)/python -m benchmarks.dispatch
+
+.PHONY: bench-capacity
+bench-capacity: $(READY) ## Measure the learner of capacities in virtual time (about 3 minutes)
+	$(BIN)/python -m benchmarks.capacity
+
+.PHONY: bench-vllm
+bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_DIR
+	$(BIN)/python -m benchmarks.vllm
+
+.PHONY: demo
+demo: $(READY) ## See why Fairlane exists: one heavy tenant and several light ones, with and without it
+	@$(BIN)/python -m demo
+
 .PHONY: clean
 clean: ## Remove .venv and everything built or cached
 	rm -rf .venv build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache

@@ -54,6 +54,7 @@ class Shape:
 class Result:
     """What one flood showed. Times in seconds, infinite if the light user got no answer.
 
+    `heavy_s` is how long the flood lasted, and `light_jobs` are those of the light user that were answered by then.
     `failed` are requests of either user, and count in no other figure. `waiting` are the polls of the backend's own
     counter, each with the time since the flood began.
     """
@@ -61,6 +62,7 @@ class Result:
     light_s: Sequence[float]
     heavy_jobs: int
     heavy_s: float
+    light_jobs: int
     failed: int
     waiting: Sequence[tuple[float, int]]
 
@@ -81,6 +83,11 @@ class Result:
         return self.heavy_jobs / self.heavy_s
 
     @property
+    def per_s(self) -> float:
+        """Answers to both users per second, while the flood lasted: serving the light one is work too."""
+        return (self.heavy_jobs + self.light_jobs) / self.heavy_s
+
+    @property
     def few_waiting(self) -> float | None:
         """The share of the polls after the first second that saw at most 4 requests waiting; None without one."""
         seen = [waiting <= FEW_WAITING for at, waiting in self.waiting if at >= SETTLING_S]
@@ -90,9 +97,9 @@ class Result:
         share = self.few_waiting
         return (
             f"light median {self.light_median_s:.3f} s, p95 {self.light_p95_s:.3f} s, max {self.light_max_s:.3f} s "
-            f"of {len(self.light_s)}; heavy {self.heavy_per_s:.2f} jobs/s; waiting ≤ {FEW_WAITING} in "
-            f"{'no' if share is None else f'{share:.1%} of {len(self.waiting)}'} polls, most "
-            f"{max((waiting for _, waiting in self.waiting), default=0)}; failed {self.failed}"
+            f"of {len(self.light_s)}; heavy {self.heavy_per_s:.2f} jobs/s, both {self.per_s:.2f}; "
+            f"waiting ≤ {FEW_WAITING} in {'no' if share is None else f'{share:.1%} of {len(self.waiting)}'} polls, "
+            f"most {max((waiting for _, waiting in self.waiting), default=0)}; failed {self.failed}"
         )
 
 
@@ -154,9 +161,9 @@ async def run(send: Send, shape: Shape, metrics_url: str | None = None) -> Resul
             group.create_task(flood.poll(metrics_url))
         group.create_task(flood.light())
         await asyncio.gather(*(flood.one("heavy", n) for n in range(shape.jobs)))
-        heavy_s = time.perf_counter() - flood.began
+        heavy_s, light_jobs = time.perf_counter() - flood.began, len(flood.light_s)
         flood.over.set()
-    return Result(flood.light_s, flood.heavy_jobs, heavy_s, flood.failed, flood.waiting)
+    return Result(flood.light_s, flood.heavy_jobs, heavy_s, light_jobs, flood.failed, flood.waiting)
 
 
 @asynccontextmanager

@@ -54,9 +54,8 @@ class Child:
         if self.process and self.alive:
             self.process.send_signal(signal.SIGTERM)
 
-    def end(self, grace_s: float) -> None:
-        """SIGTERM, and SIGKILL after `grace_s`."""
-        self.terminate()
+    def reap(self, grace_s: float) -> None:
+        """Waits for its end; SIGKILL after `grace_s`. (Not SIGTERM again: that means to hurry.)"""
         if self.process:
             try:
                 self.process.wait(grace_s)

@@ -142,7 +142,7 @@ class _House:
             for child in children:
                 child.terminate()
             for child in children:
-                child.end(grace_s)
+                child.reap(grace_s)
 
     def _child(self, *command: str) -> Child:
         """One of our own commands. The Redis URL, which may hold a password, goes by the environment."""

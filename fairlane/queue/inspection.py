@@ -79,6 +79,12 @@ class Inspection:
             raise InvalidRequest(f"At most {PAGE_MOST} jobs are read at once.", param="ids")
         return await self._brief(pool, [id_.encode() for id_ in ids])
 
+    async def outcomes(self, pool: Pool, ids: Sequence[str]) -> list[Job]:
+        """Those of up to PAGE_MOST jobs that are in `pool`, without their requests' bodies, in one round trip."""
+        if len(ids) > PAGE_MOST:
+            raise InvalidRequest(f"At most {PAGE_MOST} jobs are read at once.", param="ids")
+        return await self._brief(pool, [id_.encode() for id_ in ids], _OUTCOME)
+
     async def explain(self, job_id: str) -> Explanation:
         """Why a job waits, at this moment. Raises NotFound."""
 
@@ -177,17 +183,17 @@ class Inspection:
         ids = await self._store.bounded(self._store.client.zrange(key, cursor, stop, desc=latest_first))
         return await self._brief(pool, ids), (stop + 1 if len(ids) == limit else None)
 
-    async def _brief(self, pool: Pool, ids: Sequence[bytes]) -> list[Job]:
+    async def _brief(self, pool: Pool, ids: Sequence[bytes], names: Sequence[str] = _BRIEF) -> list[Job]:
         if not ids:
             return []
         pipe = self._store.client.pipeline(transaction=False)
         for job_id in ids:
-            pipe.hmget(pool.key("job", job_id.decode()), _BRIEF)
+            pipe.hmget(pool.key("job", job_id.decode()), names)
         jobs: list[Job] = []
         for job_id, values in zip(ids, await self._store.bounded(pipe.execute()), strict=True):
-            known = zip(_BRIEF, cast("list[bytes | None]", values), strict=True)
+            known = zip(names, cast("list[bytes | None]", values), strict=True)
             fields = {name: value for name, value in known if value is not None}
-            if "spec" in fields:  # else it is past its retention
+            if "spec" in fields and "moved_to" not in fields:  # else it is past its retention, or in another pool
                 jobs.append(replies.job(job_id.decode(), pool.name, fields))
         return jobs
 

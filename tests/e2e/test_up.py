@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -60,9 +61,15 @@ def running(data_dir: Path, *more: str) -> Iterator[Up]:
     port = free_port()
     environment = os.environ | {"FAIRLANE_DRAIN_S": "5", "FAIRLANE_LEASE_S": "2", "PYTHONUNBUFFERED": "1"}
     environment.pop("FAIRLANE_REDIS_URL", None)
-    process = subprocess.Popen(
-        command(port, data_dir, *more), stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment
-    )
+    with (data_dir / "stderr").open("w") as log:
+        process = subprocess.Popen(
+            command(port, data_dir, *more),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=REPOSITORY,
+            env=environment,
+        )
     up = Up(process, port, data_dir)
     try:
         assert process.stdout is not None
@@ -112,7 +119,17 @@ def test_it_serves_and_ends_in_order(tmp_path: Path) -> None:
         up.process.send_signal(signal.SIGINT)
         assert up.process.wait(PATIENCE_S) == 0
     assert not any(map(lives, family))
+    assert "Traceback" not in (tmp_path / "stderr").read_text()
     assert not (tmp_path / "up.json").exists()
+
+
+def test_the_example_in_the_readme_works(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert len(example.splitlines()) <= 12
+    with running(tmp_path) as up:
+        program = example.replace("http://127.0.0.1:8080", str(up.client.base_url).rstrip("/"))
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert re.fullmatch(r"job_\w+ .*\w+.*\n", ran.stdout), ran.stderr
 
 
 def test_a_second_one_on_the_same_folder_is_refused_and_names_the_first(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Runs the demo. In a terminal everything stays up until Ctrl-C; otherwise it ends when the table is printed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from demo.measure import Measured, Send, measure
+from demo.workload import SEED, Arrival, workload
+from fairlane import AsyncClient
+from fairlane.up import UpOptions, running
+from tests.simulated.server import simulated
+
+SLOTS: Final = 16
+STEP_MS: Final = 4.0
+console = Console()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="Of the flood; the default takes less than a minute.")
+    arrivals = workload(scale=parser.parse_args().scale)
+    tenants = Counter(arrival.tenant for arrival in arrivals)
+    console.print(
+        f"[bold]One tenant sends {tenants['heavy']} requests at once, {len(tenants) - 1} others "
+        f"{len(arrivals) - tenants['heavy']} now and then; the same simulated backend ({SLOTS} slots) without and with "
+        "Fairlane before it.[/bold]\n"
+        f"Arrivals and lengths have the shape of Azure's conversation trace of 2023 (generated, seed {SEED}).\n",
+        highlight=False,
+    )
+    with simulated("--slots", str(SLOTS), "--step-ms", str(STEP_MS)) as backend:
+        before = asyncio.run(_directly(backend.url, arrivals))
+        with tempfile.TemporaryDirectory() as folder:
+            options = UpOptions(port=_free_port(), backends=(f"sim={backend.url}",), log_level="error")
+            with running(options, data_dir=Path(folder)) as (found, look):
+                after = asyncio.run(_through(found.url, arrivals))
+                console.print(_table(before, after))
+                if sys.stdout.isatty():
+                    console.print(f"\nFairlane serves the model [bold]sim[/bold] at {found.url} until Ctrl-C.")
+                    _stay(look)
+    if before.failed or after.failed:
+        raise SystemExit(1)
+
+
+async def _directly(url: str, arrivals: Sequence[Arrival]) -> Measured:
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
+    async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits, trust_env=False) as client:
+
+        async def send(arrival: Arrival) -> None:
+            (await client.post("/v1/chat/completions", json=arrival.body("sim"))).raise_for_status()
+
+        return await _watched("without Fairlane", send, arrivals)
+
+
+async def _through(url: str, arrivals: Sequence[Arrival]) -> Measured:
+    clients = {tenant: AsyncClient(url, api_key=tenant) for tenant in {arrival.tenant for arrival in arrivals}}
+
+    async def send(arrival: Arrival) -> None:
+        handle = await clients[arrival.tenant].submit(body=arrival.body("sim"), model="sim", tier=arrival.tier)
+        await handle.result()
+
+    try:
+        return await _watched("with Fairlane", send, arrivals)
+    finally:
+        for client in clients.values():
+            await client.close()
+
+
+async def _watched(what: str, send: Send, arrivals: Sequence[Arrival]) -> Measured:
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        heavy, light = (sum((one.tenant == "heavy") == is_heavy for one in arrivals) for is_heavy in (True, False))
+        bars = {
+            True: progress.add_task(f"{what}: heavy", total=heavy),
+            False: progress.add_task(f"{what}: the others", total=light),
+        }
+        return await measure(send, arrivals, lambda arrival: progress.advance(bars[arrival.tenant == "heavy"]))
+
+
+def _table(before: Measured, after: Measured) -> Table:
+    table = Table(title="\nSeconds to the answer", title_justify="left")
+    table.add_column("tenant")
+    table.add_column("tier")
+    for name in ("requests", "median without", "median with", "slowest without", "slowest with"):
+        table.add_column(name, justify="right")
+    for key in sorted(before.answers_s, key=lambda key: (key[0] == "heavy", key)):
+        values = [f"{one.median_s(key):.2f}" for one in (before, after)]
+        values += [f"{one.slowest_s(key):.2f}" for one in (before, after)]
+        table.add_row(*key, str(len(before.answers_s[key])), *values)
+    table.caption = f"All in all {before.per_s:.1f} answers/s without, {after.per_s:.1f} with Fairlane."
+    return table
+
+
+def _stay(look: Callable[[], None]) -> None:
+    try:
+        while not threading.Event().wait(0.1):
+            look()
+    except KeyboardInterrupt:
+        console.print("Stopping …")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+if __name__ == "__main__":
+    main()
