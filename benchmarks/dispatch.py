@@ -142,7 +142,7 @@ async def drain(jobs: int) -> float:
 
 async def bare(jobs: int) -> float:
     """The same by acquire and settle alone, in this process."""
-    async with fairlane([parse_backend("other=null://")]) as ours:
+    async with fairlane([parse_backend("other=null://")], dispatchers=0) as ours:
         pool = await ours.queue.pools.open("bare", ours.pool.policy)
         await ours.queue.set_backend(pool, "b", "add")
         from tests.contract.acts import set_gate

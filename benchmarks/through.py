@@ -71,15 +71,19 @@ async def fairlane(backends: Sequence[BackendOption], dispatchers: int = 1) -> A
             pool = await queue.pools.by_name(backends[0].pool)
             os.environ["FAIRLANE_REDIS_URL"] = server.url
             command = [sys.executable, "-m", "fairlane.cli", "dispatcher", "--processes", str(dispatchers)]
-            with (Path(folder) / "dispatcher.log").open("wb") as log:
-                process = Supervised([*command, "--log-level", "warning"], cwd=Path.cwd(), log=log)
+            process = None
+            log_path = Path(folder) / "dispatcher.log"
+            if dispatchers:
+                with log_path.open("wb") as log:
+                    process = Supervised([*command, "--log-level", "warning"], cwd=Path.cwd(), log=log)
             try:
                 await _all_there(queue, pool, dispatchers)
                 async with queue.signals() as signals:
                     yield Fairlane(queue, pool, signals)
             finally:
-                await asyncio.to_thread(process.stop)
-                print((Path(folder) / "dispatcher.log").read_text()[-2000:], end="")
+                if process:
+                    await asyncio.to_thread(process.stop)
+                    print(log_path.read_text()[-2000:], end="")
         finally:
             await queue.close()
             await asyncio.to_thread(server.stop)
@@ -91,6 +95,6 @@ async def _all_there(queue: Queue, pool: Pool, dispatchers: int) -> None:
         while True:
             there = await queue.inspect.dispatchers(pool)
             load = await queue.inspect.load(pool)
-            if len(there) >= dispatchers and all(view.fresh_at_ms for view in load.backends):
+            if len(there) >= dispatchers and all(view.fresh_at_ms or not dispatchers for view in load.backends):
                 return
             await asyncio.sleep(0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -117,6 +118,7 @@ class Attempts:
             return
 
 
+@lru_cache(maxsize=256)  # a tenant's heads are mostly alike
 def _head(packed: bytes) -> Head:
     try:
         return Head.decode(packed)

@@ -28,7 +28,7 @@ class Answer:
     @property
     def usage(self) -> Usage | None:
         """The tokens that the body reports; None if it does not."""
-        if not self.body or len(self.body) > JSON_MOST:
+        if b'"usage"' not in self.body or len(self.body) > JSON_MOST:
             return None
         try:
             body = json.loads(self.body)
