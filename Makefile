@@ -39,18 +39,19 @@ format: $(READY) ## Put the code in the project's format
 	$(BIN)/ruff format
 
 .PHONY: wheel
-wheel: $(READY) ## Build the wheel into dist/ and try it in a scratch venv
+wheel: $(READY) ## Build the wheel into dist/ and try it in a scratch venv, bare and with all extras
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(BIN)/python -m venv build/venv
 	build/venv/bin/python -m pip install --quiet dist/*.whl
+	cd build && venv/bin/fairlane --help > /dev/null && venv/bin/python -c 'from fairlane import Client; Client("redis://x")'
+	build/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[all]"
 	find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort > build/expected
 	cd build/venv/lib/python*/site-packages && \
 		find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort | diff $(CURDIR)/build/expected -
 	cd build && venv/bin/python -c 'import pkgutil; from importlib import import_module; \
 		[import_module(module.name) for package in "$(PACKAGES)".split() \
-		for module in pkgutil.walk_packages(import_module(package).__path__, package + ".")]'
-	cd build && venv/bin/fairlane --help > /dev/null
+		for module in pkgutil.walk_packages(import_module(package).__path__, package + ".") if "__main__" not in module.name]'
 
 .PHONY: check
 check: export FAIRLANE_TEST_REQUIRE = redis

@@ -1,0 +1,113 @@
+"""Straight to Redis: what the front door does, in this process. There is no key: the caller says who the tenant is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from fairlane.errors import FairlaneError, NotSupported
+from fairlane.job import Job, Json
+from fairlane.model import JobSpec
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from producer.client.submission import Submission
+from producer.client.transport import Page
+from producer.estimate import Estimates, position
+from producer.explaining import explain_view
+from producer.intake import Intake
+from producer.jobview import job_view
+from producer.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    queue: Queue
+    intake: Intake
+    waiting: Waiting
+    estimates: Estimates
+
+
+class RedisTransport:
+    """One client of Redis, and one subscription for all that is waited for."""
+
+    most_waits = 1000
+
+    def __init__(self, url: str, tenant: str, namespace: str) -> None:
+        self._url = url
+        self._tenant = tenant
+        self._namespace = namespace
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._opened: _Opened | None = None
+
+    async def submit(self, asked: Submission) -> str:
+        to = await self._open()
+        pool, spec = await to.intake.job(asked.request, asked.tenant or self._tenant)
+        return (await to.queue.submit(pool, spec)).id
+
+    async def submit_many(self, asked: Sequence[Submission]) -> list[str | FairlaneError]:
+        to = await self._open()
+        answers: dict[int, str | FairlaneError] = {}
+        by_pool: dict[Pool, dict[int, JobSpec]] = {}
+        pools: dict[str, Pool | FairlaneError] = {}
+        for n, one in enumerate(asked):
+            try:
+                pool = await self._pool(to.intake, one.request.model, pools)
+                spec = to.intake.spec(one.request, pool, one.tenant or self._tenant)
+                by_pool.setdefault(pool, {})[n] = spec
+            except FairlaneError as error:
+                answers[n] = error
+        for pool, specs in by_pool.items():
+            for n, answer in zip(specs, await to.queue.submit_many(pool, specs.values()), strict=True):
+                answers[n] = answer if isinstance(answer, FairlaneError) else answer.id
+        return [answers[n] for n in range(len(asked))]
+
+    async def job(self, job_id: str, wait_s: float = 0.0) -> Job:
+        to = await self._open()
+        found = await (to.waiting.job(job_id, wait_s) if wait_s else to.queue.inspect.outcome(job_id))
+        return Job.parse(job_view(found))
+
+    async def cancel(self, job_id: str) -> Job:
+        to = await self._open()
+        await to.queue.cancel(job_id)
+        return Job.parse(job_view(await to.queue.inspect.outcome(job_id)))
+
+    async def page(self, state: str | None, tier: str | None, cursor: str | None) -> Page:
+        raise NotSupported("Jobs are listed by the front door only. Give the client its URL (http://…).")
+
+    async def explain(self, job_id: str) -> Mapping[str, Json]:
+        to = await self._open()
+        why = await to.queue.inspect.explain(job_id)
+        wait_s = None
+        if why.state in ("queued", "delayed"):
+            job = await to.queue.inspect.outcome(job_id)
+            wait_s = await to.estimates.wait_s(await to.queue.pools.by_name(job.pool), position(why))
+        return explain_view(why, wait_s)
+
+    async def close(self) -> None:
+        self._opened = None
+        await self._stack.aclose()
+
+    async def _open(self) -> _Opened:
+        async with self._opening:
+            if self._opened is None:
+                queue = await Queue.open(self._url, namespace=self._namespace)
+                self._stack.push_async_callback(queue.close)
+                signals = await self._stack.enter_async_context(queue.signals())
+                self._opened = _Opened(queue, Intake(queue), Waiting(queue, signals), Estimates(queue))
+            return self._opened
+
+    @staticmethod
+    async def _pool(intake: Intake, model: str, known: dict[str, Pool | FairlaneError]) -> Pool:
+        """Asks for each model once. Raises ModelNotFound."""
+        if model not in known:
+            try:
+                known[model] = await intake.pool(model)
+            except FairlaneError as error:
+                known[model] = error
+        found = known[model]
+        if isinstance(found, FairlaneError):
+            raise found
+        return found

@@ -1,0 +1,54 @@
+"""What is imported when: the package is light, and Redis needs nothing that is not always installed."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from fairlane import AsyncClient, Client
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {"httpx", "httpcore", "starlette", "fastapi", "uvicorn", "pydantic", "structlog"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def ran(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    return (done.stdout + done.stderr).strip()
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = '{"redis", "httpx", "anyio", "asyncio", "producer"}'
+    assert ran(f"import sys, fairlane; print(sorted({heavy} & set(sys.modules)))") == "[]"
+
+
+def test_redis_needs_no_httpx() -> None:
+    use = "from fairlane import Client\nClient('redis://127.0.0.1:1', retry_for_s=0).submit(model='m', prompt='x')"
+    assert "StoreUnavailable" in ran(WITHOUT + use).splitlines()[-1]
+
+
+def test_a_missing_httpx_is_named_with_what_to_do() -> None:
+    said = ran(WITHOUT + "from fairlane import Client\nClient('http://127.0.0.1:1')")
+    assert "pip install 'fairlane[client]'" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_help_shows_what_submit_takes(kind: type) -> None:
+    submit = inspect.signature(kind.submit)  # pyright: ignore[reportAttributeAccessIssue]
+    assert list(submit.parameters)[:3] == ["self", "model", "messages"]
+    assert "idempotency_key" in (kind.submit.__doc__ or "")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_sync_client_has_all_that_the_async_one_has() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")} - {"send", "bulk"}
+
+    assert public(Client) == public(AsyncClient)
