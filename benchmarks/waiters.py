@@ -13,7 +13,7 @@ import gc
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -80,8 +80,8 @@ async def measure(queue: Queue, pool: Pool, port: int, jobs: int, at_once: int, 
 
 async def subscribed(queue: Queue, pool: Pool, n: int) -> None:
     """Until so many jobs are waited for."""
-    client = queue._store.raw  # pyright: ignore[reportPrivateUsage]
-    while len(await client.pubsub_channels(pool.key("settled", "*"))) < n:  # type: ignore[union-attr]
+    client: Any = queue._store.raw
+    while len(await client.pubsub_channels(pool.key("settled", "*"))) < n:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
 
 

@@ -1,0 +1,65 @@
+"""The front door: an OpenAI-compatible HTTP API, and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import FastAPI
+
+from fairlane.errors import StoreFull, StoreUnavailable
+from fairlane.queue.connection import connect
+from fairlane.queue.engine import Queue
+from fairlane.settings import Settings
+from producer.api import errors, health, inference, jobs, models, submit
+from producer.api.documents import describe
+from producer.api.state import State
+from producer.estimate import Estimates
+from producer.intake import Intake
+from producer.waiting import Waiting
+
+STORE_TIMEOUT_S: Final = 3.0
+
+
+def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatcher: bool = False) -> FastAPI:
+    """The application. Without `queue` it connects to `settings.redis_url`, and waits for it as long as it takes.
+
+    `needs_dispatcher`: it is ready only when each pool is served (`fairlane up`). It does not start on data of another
+    schema, or on a Redis that cannot hold the queue.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        used = queue or Queue(
+            connect(settings.redis_url or "", timeout_s=STORE_TIMEOUT_S),
+            namespace=settings.namespace,
+            timeout_s=STORE_TIMEOUT_S,
+            max_body_bytes=settings.max_body_bytes,
+        )
+        try:
+            with suppress(StoreUnavailable, StoreFull):  # it may come later; until then we are not ready
+                await used.check()
+            async with used.signals() as signals:
+                app.state.fairlane = State(
+                    settings=settings,
+                    queue=used,
+                    intake=Intake(used, settings.max_attempts),
+                    waiting=Waiting(used, signals),
+                    estimates=Estimates(used),
+                    needs_dispatcher=needs_dispatcher,
+                )
+                yield
+        finally:
+            if queue is None:
+                await used.close()
+
+    app = FastAPI(
+        title="Fairlane", version=version("fairlane"), lifespan=lifespan, redoc_url=None, redirect_slashes=False
+    )
+    errors.install(app)
+    for part in (submit, jobs, inference, models, health):
+        app.include_router(part.router)
+    describe(app)
+    return app

@@ -1,0 +1,71 @@
+"""A request's body: bounded while it comes in, so that nothing too large reaches Redis, and read strictly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from fairlane.errors import InvalidRequest, PayloadTooLarge
+from producer import strictjson
+
+MANY: Final = 8  # a list of jobs may be that many times as large as one job
+SILENT_S: Final = 30.0  # how long a body may pause
+DISCARD_S: Final = 2.0  # so long we listen to what we do not take: who is cut off while sending reads no answer
+
+
+async def read_json(request: Request, most: int) -> Any:
+    """The JSON value of a body of up to `most` bytes. Raises InvalidRequest, PayloadTooLarge."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # strict, so that no page of another site can send one: a browser asks us first before it sends this type
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise InvalidRequest("Send JSON, with the header `Content-Type: application/json`.", param="content-type")
+    text = await _whole(request, most)
+    try:
+        return strictjson.parse(text)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is no JSON that we can take: {error}.") from error
+
+
+async def _whole(request: Request, most: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    parts: list[bytes] = []
+    length = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+    if length <= most:
+        length = 0
+        while (part := await _part(request)) is not None and length <= most:
+            parts.append(part)
+            length += len(part)
+    if length > most:
+        await _discard(request, MANY * most)
+        raise PayloadTooLarge(f"A request to {request.url.path} has {most} bytes at the most. Send less.")
+    return b"".join(parts)
+
+
+async def _part(request: Request) -> bytes | None:
+    """The next part of the body; None at its end. Raises InvalidRequest if nothing comes."""
+    if getattr(request.state, "body_ended", False):
+        return None
+    try:
+        async with asyncio.timeout(SILENT_S):
+            message = await request.receive()
+    except TimeoutError as error:
+        raise InvalidRequest(f"Nothing more of the body came for {SILENT_S:g} s.") from error
+    if message["type"] == "http.disconnect":
+        raise InvalidRequest("The caller hung up.") from ClientDisconnect()
+    request.state.body_ended = not message.get("more_body", False)
+    return message.get("body", b"")
+
+
+async def _discard(request: Request, most: int) -> None:
+    """Reads on for a moment, keeping nothing; not if the caller waits for our leave to send."""
+    if request.headers.get("expect"):
+        return
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            while most > 0 and (part := await _part(request)) is not None:
+                most -= len(part)
+    except (TimeoutError, InvalidRequest):
+        pass

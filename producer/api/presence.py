@@ -1,0 +1,29 @@
+"""Whether the caller is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from fastapi import Request
+
+CLOSED: Final = 499  # nobody reads it
+T = TypeVar("T")
+
+
+async def unless_gone(request: Request, act: Coroutine[Any, Any, T]) -> T | None:
+    """What `act` returns; None if the caller hung up first, and `act` was cancelled. The request's body was read."""
+    acting = asyncio.create_task(act)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([acting, gone], return_when=asyncio.FIRST_COMPLETED)
+        return acting.result() if acting.done() else None
+    finally:
+        gone.cancel()
+        acting.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
