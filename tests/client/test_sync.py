@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -177,7 +178,9 @@ async def test_a_program_ends_in_silence(reach: Reach, rest: str) -> None:
     )  # fmt: skip
     async with asyncio.timeout(SOON_S):
         said, _ = await ran.communicate()
-    assert (ran.returncode, said.decode()) == (0, "")
+    # that a callback was slow is about this machine, not about the program
+    words = [line for line in said.decode().splitlines() if not re.search(r" took [\d.]+ seconds$", line)]
+    assert (ran.returncode, words) == (0, [])
 
 
 async def test_an_interrupted_call_is_given_up(reach: Reach) -> None:
