@@ -59,7 +59,7 @@ async def watch(url: str, seconds: float) -> Watched:
             with suppress(ScrapeFailed):
                 last = await scrape(client, url)
                 found.waiting.append(last.waiting)
-                found.tokens, found.seconds = last.progress - first.progress, time.perf_counter() - began
+                found.tokens, found.seconds = (last.progress or 0) - (first.progress or 0), time.perf_counter() - began
             await asyncio.sleep(max(0.0, now + POLL_S - time.perf_counter()))
     return found
 

@@ -23,6 +23,8 @@ from fairlane.queue.pools import Pool
 
 WRITE_AGAIN_S: Final = 1.0  # at most, between two tries to write while Redis is away
 CLOSING_FAULTS: Final = ("refused", "reset")  # the backend is down until its next good scrape
+UNREADY_S: Final = (0.3, 0.6)
+BROKEN_WRITES: Final = 5
 INTERNAL: Final = JobError("internal", "The dispatcher failed. Look at its log.", 500)
 log = structlog.get_logger()
 
@@ -69,13 +71,16 @@ class Attempts:
     async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
         lease, pool = hold.lease, self._pool
         if isinstance(outcome, CallFailed) and outcome.fault in CLOSING_FAULTS:
-            log.warning("backend_down", pool=pool.name, backend=lease.backend, reason=str(outcome))
+            log.warning("backend_down", pool=pool.name, backend=lease.backend, reason=outcome.detail)
             await self._close_gate(lease.backend)
         usage = outcome.usage if isinstance(outcome, Answer) else None
         body = outcome.body if isinstance(outcome, Answer) else b""
         status = outcome.status if isinstance(outcome, Answer) else None
         match verdict(outcome, lease.attempt, random.random()):
             case HandBack():
+                if isinstance(outcome, CallFailed) and outcome.fault == "unready":
+                    log.warning("not_called", pool=pool.name, backend=lease.backend, reason=outcome.detail)
+                    await asyncio.sleep(random.uniform(*UNREADY_S))  # another dispatcher may be luckier
                 await self._write(hold, lambda: self._queue.release(pool, lease))
             case Settle(state, error):
                 status = status if status is not None else error.status if error else None
@@ -104,10 +109,18 @@ class Attempts:
 
     async def _write(self, hold: Hold, act: Callable[[], Awaitable[str]]) -> None:
         """Writes what became of the attempt, for as long as it takes: an answer is too dear to be thrown away."""
+        broken = 0
         while True:
             try:
                 state = await act()
-            except FairlaneError as error:
+            except Exception as error:
+                if not isinstance(error, FairlaneError):
+                    broken += 1
+                    log.exception("write_broke", pool=self._pool.name, job=hold.lease.id)
+                    if broken == BROKEN_WRITES:
+                        raise
+                    await asyncio.sleep(random.uniform(0.1, WRITE_AGAIN_S))
+                    continue
                 if error.retryable:
                     await asyncio.sleep(random.uniform(0.1, WRITE_AGAIN_S))
                     continue

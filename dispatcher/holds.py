@@ -60,6 +60,8 @@ class Holds:
 
     def add(self, lease: Lease, asked_at: float) -> Hold:
         """`asked_at`: loop time before the acquire was sent, so that we never believe in a lease for too long."""
+        if old := self._holds.get(lease.id):
+            old.stop("lost")  # its lease has ended, or this one would not have been given
         hold = self._holds[lease.id] = Hold(lease, asked_at, self._pool.policy.lease_ms)
         return hold
 
@@ -89,6 +91,8 @@ class Holds:
                 await self._renew(holds)
             except FairlaneError as error:
                 log.warning("renew_failed", pool=self._pool.name, error=error.code, leases=len(holds))
+            except Exception:  # without renewals all work would be lost
+                log.exception("renew_broke", pool=self._pool.name)
             self._stop_ended()
 
     async def _renew(self, holds: tuple[Hold, ...]) -> None:

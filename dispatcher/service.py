@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,25 +76,43 @@ class Dispatcher:
     async def run(self) -> None:
         """Until `drain` was called and nothing is held any more."""
         tls = tls_context(self._settings)
-        async with self._queue.signals() as signals, httpx.AsyncClient(verify=tls, trust_env=False) as scraping:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)  # one that hangs delays no other
+        async with (
+            self._queue.signals() as signals,
+            httpx.AsyncClient(verify=tls, trust_env=False, limits=limits) as scraping,
+        ):
             make = self._over_http(tls)
             while not self._draining.is_set():
-                for pool in await self._pools():
-                    if pool.code not in self._posts and not self._draining.is_set():
-                        self._posts[pool.code] = self._take_post(pool, signals, scraping, make)
+                await self._look(signals, scraping, make)
                 try:
                     async with asyncio.timeout(LOOK_S):
                         await self._draining.wait()
                 except TimeoutError:
                     pass
-            await self._leave()
+            await self._leave(self._posts)
 
-    async def _pools(self) -> list[Pool]:
+    async def _look(self, signals: Signals, scraping: httpx.AsyncClient, make: Make) -> None:
+        """Serves new pools, and no more those that are gone. Raises what a worker has ended with."""
         try:
-            return [pool for pool in await self._queue.pools.all() if not self._only or pool.name in self._only]
+            pools = {pool.code: pool for pool in await self._queue.pools.all()}
         except FairlaneError as error:
             log.warning("pools_not_read", error=error.code, message=error.message)
-            return []
+            return
+        gone = {code: post for code, post in self._posts.items() if code not in pools}
+        for code, post in gone.items():
+            log.warning("pool_gone", pool=post.pool.name)
+            post.worker.drain(hurry=True)
+            del self._posts[code]
+        await self._leave(gone)
+        for code, pool in pools.items():
+            if code not in self._posts and not self._draining.is_set() and (not self._only or pool.name in self._only):
+                self._posts[code] = self._take_post(pool, signals, scraping, make)
+        for post in self._posts.values():
+            if post.working.done() and not self._draining.is_set():
+                self.drain()
+                await self._leave(self._posts)
+                post.working.result()
+                raise RuntimeError(f"the worker of the pool {post.pool.name} has ended")
 
     def _take_post(self, pool: Pool, signals: Signals, scraping: httpx.AsyncClient, over_http: Make) -> _Post:
         log.info("serving", pool=pool.name, dispatcher=self._name)
@@ -109,11 +127,11 @@ class Dispatcher:
         upkeep.append(asyncio.create_task(self._keep_beating(pool, worker, offices)))
         return _Post(pool, worker, asyncio.create_task(worker.run(signals)), tuple(upkeep))
 
-    async def _leave(self) -> None:
+    async def _leave(self, posts: Mapping[str, _Post]) -> None:
         """Offices last: leases that are handed back may be wanted elsewhere at once."""
-        if self._posts:
-            await asyncio.wait([post.working for post in self._posts.values()])
-        upkeep = [task for post in self._posts.values() for task in post.upkeep]
+        if posts:
+            await asyncio.wait([post.working for post in posts.values()])
+        upkeep = [task for post in posts.values() for task in post.upkeep]
         for task in upkeep:
             task.cancel()
         if upkeep:

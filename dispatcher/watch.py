@@ -11,6 +11,8 @@ from typing import Any, Final
 import httpx
 import structlog
 
+from dispatcher.backends.address import authorization
+from dispatcher.backends.answer import CallFailed
 from dispatcher.backends.scrape import Reading, ScrapeFailed, scrape, token_ms
 from dispatcher.policy import capacity, gate
 from dispatcher.policy.capacity import Capacity, Scrape
@@ -82,9 +84,11 @@ class Watch:
         if self.spec.url.startswith("null:"):
             return await self._open_wide(self.spec.slots or NULL_SLOTS, {"family": "null"})
         try:
-            reading = await scrape(self._client, self.spec.url, self.spec.family)
+            reading = await scrape(self._client, self.spec.url, self.spec.family, headers=authorization(self.spec))
+        except CallFailed as failed:  # we have no key for it
+            raise ScrapeFailed("status", failed.detail) from failed
         except ScrapeFailed as failed:
-            if failed.reason not in SHOWS_NOTHING and not (failed.reason == "status" and failed.answered == NOT_FOUND):
+            if not self._teaches_nothing(failed):
                 raise
             self._report(failed)
             known = 1 if self._known.ramp else self._known.k
@@ -139,14 +143,23 @@ class Watch:
         packed = json.dumps(seen, separators=(",", ":"))
         await self._queue.observe(self._pool, self._name, by_tier, counted=view.counts, seen=packed)
 
+    def _teaches_nothing(self, failed: ScrapeFailed) -> bool:
+        """It answers, but with nothing to learn from, now and probably always: only the cap in flight is left."""
+        if failed.reason in ("unreachable", "timeout"):
+            return failed.reason == "timeout" and self.spec.slots is not None
+        never_did = self._known.fresh_at_ms == 0 or self.spec.slots is not None
+        return failed.reason in SHOWS_NOTHING or failed.answered == NOT_FOUND or never_did
+
     async def _failed(self, failed: ScrapeFailed) -> None:
-        """Its metrics grow stale by themselves; one that takes no connection is down at once."""
+        """Its metrics grow stale by themselves. One that takes no connection is down; one that answers is not."""
         self._report(failed)
-        if failed.reason == "unreachable":
-            try:
-                await self._queue.set_backend(self._pool, self._name, "down")
-            except FairlaneError as error:
-                log.warning("observe_failed", pool=self._pool.name, backend=self._name, error=error.code)
+        if failed.reason == "timeout":
+            return
+        try:
+            act = "down" if failed.reason == "unreachable" else "reopen"
+            await self._queue.set_backend(self._pool, self._name, act)
+        except FairlaneError as error:
+            log.warning("observe_failed", pool=self._pool.name, backend=self._name, error=error.code)
 
     def _report(self, failed: ScrapeFailed) -> None:
         """Once, not five times a second."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -16,13 +17,16 @@ from dispatcher.holds import Hold, Holds
 from dispatcher.meters import Meters
 from fairlane.errors import FairlaneError
 from fairlane.model import Lease
-from fairlane.queue.engine import CALL_JOBS, Queue
+from fairlane.queue.chunks import CALL_BYTES, CALL_JOBS
+from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 
 POLL_S: Final = (0.5, 1.5)  # the safety net, jittered: all messages may be lost
 AGAIN_S: Final = (0.05, 0.5)  # after an error of Redis
-CROWD_S: Final = 0.02  # room concerns all dispatchers, and one of them can use it: they do not come all at once
+AT_ONCE: Final = 2  # dispatchers that come as soon as something is said to all of them
+CROWD_S: Final = 0.01  # for each dispatcher: over this time the others come
+CROWD_MOST_S: Final = 0.5
 REFRESH_S: Final = 2.0
 HAND_BACK_S: Final = 10.0
 log = structlog.get_logger()
@@ -51,6 +55,7 @@ class Worker:
         self._holds = Holds(queue, pool)
         self._attempts = Attempts(queue, pool, backends, meters)
         self._call_no = 0
+        self._crowd = 1  # dispatchers that serve this pool
         self._awake = asyncio.Event()
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -101,7 +106,7 @@ class Worker:
             self._awake.clear()
             asked = min(free, CALL_JOBS)
             leases = await self._acquire(asked)
-            if len(leases) < asked:
+            if len(leases) < asked and _bytes(leases) < CALL_BYTES:  # large jobs come fewer at a time
                 await self._wait_for_work()
 
     async def _acquire(self, n: int) -> list[Lease]:
@@ -117,6 +122,10 @@ class Worker:
                 if self._draining.is_set():
                     return []
                 await asyncio.sleep(random.uniform(*AGAIN_S))
+                continue
+            except Exception:
+                log.exception("acquire_broke", pool=self._pool.name)
+                await asyncio.sleep(AGAIN_S[1])
                 continue
             for lease in leases:
                 self._start(lease, asked_at)
@@ -161,8 +170,10 @@ class Worker:
         self._awake.set()  # something may have been said before
 
     def _hear_wake(self, why: str) -> None:
-        if why == "room":
-            asyncio.get_running_loop().call_later(random.uniform(0, CROWD_S), self._awake.set)
+        """In a large fleet about two come at once, and the others, who would mostly come in vain, one after another."""
+        if why == "room" or random.random() * self._crowd > AT_ONCE:
+            pause_s = random.uniform(0, min(CROWD_MOST_S, CROWD_S * self._crowd))
+            asyncio.get_running_loop().call_later(pause_s, self._awake.set)
         else:
             self._awake.set()
 
@@ -178,8 +189,11 @@ class Worker:
             try:
                 for name in await self._backends.refresh():
                     self._holds.backend_gone(name)
+                self._crowd = max(1, len(await self._queue.inspect.dispatchers(self._pool)))
             except FairlaneError as error:
                 log.warning("backends_not_read", pool=self._pool.name, error=error.code)
+            except Exception:
+                log.exception("backends_broke", pool=self._pool.name)
             try:
                 async with asyncio.timeout(REFRESH_S):
                     await self._reread.wait()
@@ -213,3 +227,7 @@ class Worker:
         finally:
             hurry.cancel()
         return not len(self._holds)
+
+
+def _bytes(leases: Sequence[Lease]) -> int:
+    return sum(len(lease.head) + len(lease.body) for lease in leases)

@@ -36,15 +36,25 @@ class Head:
     @classmethod
     def decode(cls, head: bytes) -> Head:
         """The inverse of `encode`. Raises ValueError if it is no head."""
-        fields: object = json.loads(head)
+        try:
+            fields: object = json.loads(head)
+        except RecursionError as error:
+            raise ValueError("a job's head is nested too deeply") from error
         known = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
         endpoint = known.get("endpoint")
         if not isinstance(endpoint, str):
             raise ValueError("a job's head is an object with an endpoint")
+        timeout_s = known.get("timeout_s")
+        if timeout_s is not None and not _is_time(timeout_s):
+            raise ValueError("a job's timeout_s is a number of seconds above 0")
         return cls(
             endpoint=endpoint,
             model=str(known.get("model", "")),
-            timeout_s=known.get("timeout_s"),
+            timeout_s=timeout_s,
             metadata=known.get("metadata") or {},
             webhook=known.get("webhook"),
         )
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**9

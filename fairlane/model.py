@@ -298,14 +298,15 @@ class BackendView:
     """A backend as it stands in Redis.
 
     `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
-    ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: attempts that it has answered, well
-    or badly, since it was added.
+    ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: jobs that it has answered well
+    since it was added. `down_at_ms`: when it was last marked as down.
     """
 
     name: str
     status: str
     counts: BackendCounts
     finished: int
+    down_at_ms: int | None
     fresh_at_ms: int | None
     gates: Mapping[str, TierGate]
     said: Mapping[str, str]

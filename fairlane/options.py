@@ -47,13 +47,15 @@ async def register(queue: Queue, backends: Iterable[BackendOption], policy: Poli
 
 
 async def register_only(queue: Queue, backends: Sequence[BackendOption], policy: Policy) -> None:
-    """As `register`; other backends of these pools are removed, or drained while something runs there."""
+    """As `register`, and they are drained no more; others of these pools are removed, or drained while they work."""
     await register(queue, backends, policy)
     for name in {option.pool for option in backends}:
         pool = await queue.pools.by_name(name)
         kept = {option.name for option in backends if option.pool == name}
         for view in (await queue.inspect.load(pool)).backends:
-            if view.name not in kept:
+            if view.name in kept and view.status == "draining":
+                await queue.set_backend(pool, view.name, "undrain")
+            elif view.name not in kept:
                 try:
                     await queue.set_backend(pool, view.name, "remove")
                 except IllegalTransition:

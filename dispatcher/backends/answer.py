@@ -11,9 +11,12 @@ from typing import Any, Final, Literal, cast
 
 from fairlane.model import Usage
 
-# refused: no connection, so the backend has not seen the request. reset: the connection broke before the whole answer.
-# The timeouts: no whole answer, no first byte, or no further byte within their time.
-Fault = Literal["refused", "reset", "timeout", "first_byte_timeout", "idle_timeout", "too_large", "unsuitable"]
+# unready: this dispatcher cannot call it now, which says nothing of the backend. refused: no connection, so the backend
+# has not seen the request. reset: the connection broke before the whole answer. The timeouts: no whole answer, no first
+# byte, or no further byte within their time. unsuitable: a request that cannot be sent.
+Fault = Literal[
+    "unready", "refused", "reset", "timeout", "first_byte_timeout", "idle_timeout", "too_large", "unsuitable"
+]  # fmt: skip
 JSON_MOST: Final = 1 << 20  # bytes of an answer that are searched for `usage`
 
 
@@ -32,17 +35,21 @@ class Answer:
             return None
         try:
             body = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return _usage(body)
 
 
 class CallFailed(Exception):
-    """The backend gave no answer that could be handed on."""
+    """The backend gave no answer that could be handed on.
 
-    def __init__(self, fault: Fault, message: str) -> None:
+    The message reaches the tenant: it holds no address and nothing else of the installation. `detail` is for the log.
+    """
+
+    def __init__(self, fault: Fault, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.fault: Fault = fault
+        self.detail = detail or message
 
 
 def _usage(body: object) -> Usage | None:
@@ -68,7 +75,7 @@ def retry_after_s(value: str | None, now: datetime | None = None) -> float | Non
         return float(min(int(value.strip()[:12]), 10**9))
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())

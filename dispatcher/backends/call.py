@@ -6,7 +6,6 @@ A call that is cancelled closes its connection: that is how the backend learns t
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -16,6 +15,7 @@ from typing import Final, Protocol
 
 import httpx
 
+from dispatcher.backends.address import authorization, base_url, shown
 from dispatcher.backends.answer import Answer, CallFailed, Fault, retry_after_s
 from fairlane.head import Head
 from fairlane.model import BackendSpec
@@ -64,7 +64,7 @@ class HttpBackend:
         self, spec: BackendSpec, timeouts: Timeouts, *, tls: ssl.SSLContext | bool = True, answer_most: int = 8 << 20
     ) -> None:
         self._base = base_url(spec.url)
-        self._key_env = spec.key_env
+        self._spec = spec
         self._timeouts = timeouts
         self._answer_most = answer_most
         self._calls = 0
@@ -95,11 +95,16 @@ class HttpBackend:
         try:
             return await self._send(job_id, endpoint, body)
         except httpx.ConnectTimeout as error:
-            raise CallFailed("refused", f"{self._base} took no connection within {CONNECT_S:g} s.") from error
+            raise self._failed("refused", f"took no connection within {CONNECT_S:g} s", error) from error
         except httpx.ConnectError as error:
-            raise CallFailed("refused", f"{self._base} took no connection: {error or 'refused'}.") from error
+            raise self._failed("refused", "took no connection", error) from error
+        except httpx.LocalProtocolError as error:
+            raise self._failed("unsuitable", "cannot be sent this request", error) from error
         except httpx.HTTPError as error:
-            raise CallFailed("reset", f"{self._base} broke the connection: {error}.") from error
+            raise self._failed("reset", "broke the connection", error) from error
+
+    def _failed(self, fault: Fault, what: str, error: Exception) -> CallFailed:
+        return CallFailed(fault, f"The backend {what}.", f"{shown(self._base)} {what}: {error or type(error).__name__}")
 
     async def close(self) -> None:
         await self._idle.wait()
@@ -117,7 +122,10 @@ class HttpBackend:
 
     async def _parts(self, response: httpx.Response) -> AsyncGenerator[bytes]:
         """The body, part by part, each within the idle timeout."""
-        length, parts = 0, response.aiter_bytes()
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # not asked for; and what a few bytes unpack to may not fit into memory
+            raise CallFailed("too_large", "The backend's answer is compressed, which was not asked for.")
+        length, parts = 0, response.aiter_raw()
         while True:
             async with _within(self._timeouts.idle_s, "idle_timeout", "fell silent within its answer"):
                 part = await anext(parts, None)
@@ -129,17 +137,8 @@ class HttpBackend:
             yield part
 
     def _headers(self, job_id: str) -> Mapping[str, str]:
-        headers = {"content-type": "application/json", "accept-encoding": "identity", "x-request-id": job_id}
-        if self._key_env:
-            if (key := os.environ.get(self._key_env)) is None:
-                raise CallFailed("refused", f"The variable {self._key_env}, which holds the backend's key, is not set.")
-            headers["authorization"] = f"Bearer {key}"
-        return headers
-
-
-def base_url(url: str) -> str:
-    """Where a backend's paths start: its URL without a `/v1` at the end, which endpoints bring with them."""
-    return url.rstrip("/").removesuffix("/v1")
+        asked = {"content-type": "application/json", "accept-encoding": "identity", "x-request-id": job_id}
+        return asked | authorization(self._spec)
 
 
 @asynccontextmanager

@@ -40,17 +40,17 @@ class Backends:
                 if name not in self._open:
                     await self._read_again()
         if name not in self._open:
-            raise CallFailed("refused", f"The pool has no backend {name!r} with an address.")
+            raise CallFailed("unready", f"The pool has no backend {name!r} with an address.")
         return self._open[name][1]
 
     async def refresh(self) -> list[str]:
-        """Reads the pool's backends anew. Returns those that are gone: down, and without a good scrape for GONE_MS."""
+        """Reads the pool's backends anew. Returns those that are gone: down for longer than GONE_MS."""
         async with self._reading:
             load = await self._read()
         return [
             view.name
             for view in load.backends
-            if view.status == "down" and view.fresh_at_ms and load.now_ms - view.fresh_at_ms > GONE_MS
+            if view.status == "down" and view.down_at_ms and load.now_ms - view.down_at_ms > GONE_MS
         ]
 
     async def close(self) -> None:
@@ -68,7 +68,7 @@ class Backends:
         try:
             await self._read()
         except FairlaneError as error:
-            raise CallFailed("refused", f"The pool's backends cannot be read: {error}") from error
+            raise CallFailed("unready", "The pool's backends cannot be read.") from error
 
     async def _read(self) -> PoolLoad:
         load = await self._queue.inspect.load(self._pool)

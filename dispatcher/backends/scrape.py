@@ -11,6 +11,7 @@ from typing import Final, Literal
 import httpx
 
 from dispatcher.backends import exposition
+from dispatcher.backends.address import base_url, shown
 from dispatcher.backends.families import FAMILIES, Family, owner
 from fairlane.errors import FairlaneError
 
@@ -46,7 +47,8 @@ class Reading:
 
     `kv` is the share of the KV cache in use, 0 to 1, of the engine that is fullest; None if the page does not say.
     `token_sum` (s) and `token_count` are the histogram of the time per output token since the server started, 0 if
-    absent. `progress` moves while the server works. `started_at` is Unix time, 0 if absent. `missing` are the names
+    absent. `progress` moves while the server works; None if
+    nothing on the page does. `started_at` is Unix time, 0 if absent. `missing` are the names
     that this family should show and this page does not.
     """
 
@@ -55,20 +57,25 @@ class Reading:
     kv: float | None
     token_sum: float
     token_count: float
-    progress: float
+    progress: float | None
     started_at: float
     missing: tuple[str, ...]
     family: str
 
 
 async def scrape(
-    client: httpx.AsyncClient, url: str, family: str | None = None, *, timeout_s: float = TIMEOUT_S
+    client: httpx.AsyncClient,
+    url: str,
+    family: str | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    headers: Mapping[str, str] | None = None,
 ) -> Reading:
     """Reads GET /metrics of the server at `url`, which may end with / or /v1. `family` None: found out by the names.
 
     The whole of it takes at most `timeout_s`. Raises ScrapeFailed.
     """
-    page = await _fetch(client, f"{url.rstrip('/').removesuffix('/v1').rstrip('/')}/metrics", timeout_s)
+    page = await _fetch(client, f"{base_url(url)}/metrics", timeout_s, headers or {})
     return read_page(page, family)
 
 
@@ -98,23 +105,26 @@ def token_ms(before: Reading | None, now: Reading) -> float | None:
     return 1000 * seconds / tokens if tokens > 0 and seconds >= 0 else None
 
 
-async def _fetch(client: httpx.AsyncClient, url: str, timeout_s: float) -> bytes:
+async def _fetch(client: httpx.AsyncClient, url: str, timeout_s: float, more: Mapping[str, str]) -> bytes:
     """The page's bytes. Compressed ones are not asked for and not taken: a small body could hide a huge page."""
-    headers = {"accept": "text/plain", "accept-encoding": "identity"}
+    headers = {"accept": "text/plain", "accept-encoding": "identity", **more}
+    where = shown(url)
     try:
         async with (
             asyncio.timeout(timeout_s),
             client.stream("GET", url, headers=headers, timeout=timeout_s, follow_redirects=False) as answer,
         ):
             if answer.status_code != 200:
-                raise ScrapeFailed("status", f"{url} answered {answer.status_code}.", answered=answer.status_code)
+                raise ScrapeFailed("status", f"{where} answered {answer.status_code}.", answered=answer.status_code)
             if answer.headers.get("content-encoding", "identity") != "identity":
-                raise ScrapeFailed("unreadable", f"{url} is compressed, which was not asked for.")
+                raise ScrapeFailed("unreadable", f"{where} is compressed, which was not asked for.")
             return await _body(answer)
+    except (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise ScrapeFailed("unreachable", f"{where}: {str(error) or type(error).__name__}.") from error
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise ScrapeFailed("timeout", f"{url} took more than {timeout_s:g} s.") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ScrapeFailed("unreachable", f"{url}: {str(error) or type(error).__name__}.") from error
+        raise ScrapeFailed("timeout", f"{where} took more than {timeout_s:g} s.") from error
+    except httpx.HTTPError as error:
+        raise ScrapeFailed("unreadable", f"{where}: {str(error) or type(error).__name__}.") from error
 
 
 async def _body(answer: httpx.Response) -> bytes:
@@ -122,7 +132,7 @@ async def _body(answer: httpx.Response) -> bytes:
     async for chunk in answer.aiter_bytes():
         page += chunk
         if len(page) > exposition.MAX_BYTES:
-            raise ScrapeFailed("too_large", f"{answer.url} has more than {exposition.MAX_BYTES} bytes.")
+            raise ScrapeFailed("too_large", f"The page has more than {exposition.MAX_BYTES} bytes.")
     return bytes(page)
 
 
@@ -144,7 +154,7 @@ def _reading(series: Series, family: Family) -> Reading:
         kv=kv,
         token_sum=token_sum or 0.0,
         token_count=token_count or 0.0,
-        progress=sum(progress),
+        progress=sum(progress) if progress else None,
         started_at=next((value for value in series.get(STARTED, ()) if math.isfinite(value)), 0.0),
         missing=tuple(names[0] for names, lacks in absent if names and lacks),
         family=family.name,

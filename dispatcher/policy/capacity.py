@@ -30,7 +30,7 @@ class Scrape:
     live: int
     done: int
     denied: int
-    progress: float
+    progress: float | None
     started_at: float = 0.0
 
 
@@ -52,7 +52,7 @@ class Capacity:
     live: int = 0
     confirmed_at_ms: int = 0
     last_k: int | None = None  # before the backend restarted
-    progress: float = 0.0
+    progress: float | None = 0.0
     started_at: float = 0.0
 
 
@@ -61,9 +61,10 @@ def learn(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
 
     A page whose counters did not move while we have jobs there is frozen: it teaches nothing and is not fresh.
     """
-    if scrape.started_at != known.started_at or scrape.progress < known.progress / 2:
+    before, now = known.progress, scrape.progress
+    if scrape.started_at != known.started_at or (before is not None and now is not None and now < before / 2):
         known = Capacity(last_k=_before(known), started_at=scrape.started_at, confirmed_at_ms=scrape.now_ms)
-    elif scrape.progress == known.progress and scrape.live > 0 and known.fresh_at_ms:
+    elif now is not None and now == before and scrape.live > 0 and known.fresh_at_ms:
         return known
     known = _overfull(known, scrape) if scrape.waiting > 0 else _nothing_waits(known, scrape, theta)
     return replace(

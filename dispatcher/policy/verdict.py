@@ -17,6 +17,7 @@ MOST_MS: Final = 60_000
 OBEYED_MOST_MS: Final = 3_600_000  # a backend that asks for more is asked again after an hour
 
 _CODES: Final[dict[Fault, tuple[str, int]]] = {
+    "unready": ("backend_unreachable", 502),
     "refused": ("backend_unreachable", 502),
     "reset": ("backend_unreachable", 502),
     "timeout": ("timeout", 504),
@@ -65,7 +66,7 @@ def verdict(outcome: Answer | CallFailed, attempt: int, chance: float) -> Verdic
 
 
 def _of_fault(failed: CallFailed, attempt: int, chance: float) -> Verdict:
-    if failed.fault == "refused":
+    if failed.fault in ("refused", "unready"):
         return HandBack()
     code, status = _CODES[failed.fault]
     error = JobError(code, str(failed), status)

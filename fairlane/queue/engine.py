@@ -255,14 +255,14 @@ class Queue:
         self,
         pool: Pool,
         backend: str,
-        act: Literal["add", "drain", "undrain", "down", "remove"],
+        act: Literal["add", "drain", "undrain", "down", "reopen", "remove"],
         *,
         spec: BackendSpec | None = None,
     ) -> None:
         """Changes the pool's backends; adding one that is there replaces its spec, unless that is None.
 
-        Each change is told on the channel `control`. Raises NotFound, InvalidRequest, IllegalTransition (remove one
-        that works).
+        `down` lasts until the next observation, or `reopen`. Each change is told on the channel `control`. Raises
+        NotFound, InvalidRequest, IllegalTransition (remove one that works).
         """
         check_backend(backend)
         if spec is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, fields
 from typing import NamedTuple, cast
 
 from fairlane.errors import (
@@ -183,7 +183,10 @@ def backend_spec_json(spec: BackendSpec) -> str:
 
 def backend_spec(field: bytes | None) -> BackendSpec | None:
     """The inverse of `backend_spec_json`; None if none was given."""
-    return None if field is None else BackendSpec(**json.loads(field))
+    if field is None:
+        return None
+    known = {each.name for each in fields(BackendSpec)}
+    return BackendSpec(**{name: value for name, value in json.loads(field).items() if name in known})
 
 
 def error_json(error: JobError) -> str:

@@ -21,6 +21,8 @@ from fairlane.queue.connection import Client
 
 RECONNECT_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 POLL_S: Final = 1.0
+# The last two are what uvloop and redis-py raise if a connection is closed under their hands.
+_LOST: Final = (RedisError, RedisClusterException, OSError, RuntimeError, AttributeError)
 Hear = Callable[[str], None]
 
 
@@ -89,7 +91,7 @@ class Signals:
                 return
             if what == "subscribe":
                 self._asked[channel] += 1
-            with suppress(RedisError, RedisClusterException, OSError):
+            with suppress(*_LOST):
                 await getattr(self._pubsub, what)(channel)
 
     async def _read(self) -> None:
@@ -104,7 +106,7 @@ class Signals:
                     if message is not None:
                         self._deliver(message)
                 self._wanted.clear()
-            except (RedisError, RedisClusterException, OSError):
+            except _LOST:
                 await self._drop()
                 await asyncio.sleep(RECONNECT_S[min(failures, len(RECONNECT_S) - 1)])
                 failures += 1
@@ -122,7 +124,7 @@ class Signals:
     async def _drop(self) -> None:
         pubsub, self._pubsub = self._pubsub, None
         if pubsub is not None:
-            with suppress(RedisError, RedisClusterException, OSError):
+            with suppress(*_LOST):
                 await pubsub.aclose()
 
     def _deliver(self, message: dict[str, Any]) -> None:

@@ -51,6 +51,11 @@ class Store:
             except ConnectionError:
                 if tries == 0:
                     raise
+            except (OSError, RuntimeError) as error:
+                if not is_closed(error):
+                    raise
+                if tries == 0:
+                    raise StoreUnavailable(retry_after=1) from error
             except ResponseError as error:
                 if refusal := replies.refusal(str(error)):
                     raise refusal from error
@@ -71,3 +76,12 @@ class Store:
             raise StoreUnavailable(retry_after=1) from error
         except (RedisError, RedisClusterException) as error:
             raise store_error(error) from error
+        except (OSError, RuntimeError) as error:
+            if not is_closed(error):
+                raise
+            raise StoreUnavailable(retry_after=1) from error
+
+
+def is_closed(error: Exception) -> bool:
+    """Whether it says that a connection was closed under our hands: uvloop raises RuntimeError for that."""
+    return isinstance(error, OSError) or "closed" in str(error)

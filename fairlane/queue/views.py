@@ -64,6 +64,7 @@ def backend_view(name: str, fields: Fields) -> BackendView:
         said=by_kind["said"],
         decisions={name: int(n) for name, n in by_kind["n"].items()},
         finished=whole(b"ended") - whole(b"unfinished"),
+        down_at_ms=whole(b"down_at") or None,
         seen=fields.get(b"seen", b"{}").decode(),
         spec=replies.backend_spec(fields.get(b"spec")),
     )

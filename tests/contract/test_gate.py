@@ -56,7 +56,7 @@ async def test_refusals_are_counted_once_in_100_ms_until_they_are_noted(
     for ms in (0, 99, 1):
         clock.advance(ms)
         assert await take(queue, pool, 5) == []
-    await queue.settle(pool, taken[0], "failed")
+    await queue.settle(pool, taken[0], "succeeded")
     counts = (await queue.inspect.backend(pool, "b1")).counts
     assert counts == BackendCounts(live=1, done=1, denied=2)
     left = await queue.observe(pool, "b1", {}, counted=BackendCounts(live=9, done=1, denied=1))
@@ -64,9 +64,11 @@ async def test_refusals_are_counted_once_in_100_ms_until_they_are_noted(
 
 
 async def test_only_work_that_the_backend_did_counts_as_done(queue: Queue, pool: Pool, clock: ManualClock) -> None:
-    await submit(queue, pool, n=6)
-    settled, retried, released, lost, cancelled, settled_late = await take(queue, pool, 6)
+    """Found by attack: errors counted, and a backend that answered 500 at once was taken for one that can do much."""
+    await submit(queue, pool, n=7)
+    settled, failed, retried, released, lost, cancelled, settled_late = await take(queue, pool, 7)
     await finish(queue, pool, [settled])
+    await queue.settle(pool, failed, "failed", status=400)
     await queue.retry(pool, retried, REFUSED, delay_ms=60_000)
     await queue.release(pool, released)
     await queue.cancel(cancelled.id)
@@ -76,7 +78,7 @@ async def test_only_work_that_the_backend_did_counts_as_done(queue: Queue, pool:
     clock.advance(30_000)
     assert (await queue.sweep(pool)).lost == 1
     assert (await queue.inspect.job(lost.id)).state == "queued"
-    assert (await queue.inspect.backend(pool, "b1")).counts == BackendCounts(live=0, done=3, denied=0)
+    assert (await queue.inspect.backend(pool, "b1")).counts == BackendCounts(live=0, done=2, denied=0)
 
 
 async def test_on_stale_metrics_that_backend_alone_falls_back(queue: Queue, pool: Pool, clock: ManualClock) -> None:

@@ -15,6 +15,7 @@ class Page:
         self.token_ms = 20.0
         self.started_at = 1_000.0
         self.frozen = False
+        self.counts = True
         self.names = {"running": "vllm:num_requests_running", "kv": "vllm:kv_cache_usage_perc"}
         self.status = 200
         self.broken: Exception | None = None
@@ -40,4 +41,6 @@ class Page:
             f"vllm:inter_token_latency_seconds_count{engine} {self.tokens}",
             f"process_start_time_seconds {self.started_at}",
         ]
+        if not self.counts:
+            lines = [line for line in lines if "_total" not in line]
         return httpx.Response(self.status, text="\n".join(lines) + "\n")

@@ -182,6 +182,46 @@ async def test_a_backend_that_takes_no_connection_is_down_until_its_next_good_sc
         assert len(await take(queue, pool)) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403, 301, 500])
+async def test_a_backend_whose_metrics_were_never_read_is_bounded_by_its_slots(
+    queue: Queue, pool: Pool, status: int
+) -> None:
+    """Found by attack: it got one job at a time, for ever."""
+    await queue.set_backend(pool, "b1", "add", spec=BackendSpec("http://b1", slots=5))
+    page = Page()
+    page.status = status
+    async with observed(queue, pool, page):
+        await reached(queue, pool, slots=5)
+        assert str(status) in (await seen(queue, pool))["why"]
+
+
+async def test_metrics_that_break_do_not_keep_a_backend_down_that_answers(queue: Queue, pool: Pool) -> None:
+    """Found by attack: one reset shut it, and only a good page would have opened it again."""
+    page = Page()
+    async with observed(queue, pool, page):
+        await reached(queue, pool, running=0)
+        page.status = 500
+
+        async def is_up() -> bool:
+            return (await view(queue, pool)).status == "up"
+
+        for _ in range(2):
+            await queue.set_backend(pool, "b1", "down")
+            await until(is_up)
+
+
+async def test_a_page_without_counters_is_not_taken_for_a_frozen_one(queue: Queue, pool: Pool) -> None:
+    page = Page()
+    page.counts = False
+    async with observed(queue, pool, page):
+        await reached(queue, pool, running=0)
+        await submit(queue, pool, 3)
+        assert await take(queue, pool, 1)
+        before = await view(queue, pool)
+        await until(lambda: _fresher(queue, pool, before))
+        assert "vllm:generation_tokens_total" in (await seen(queue, pool))["missing"]
+
+
 async def test_one_bad_backend_does_not_touch_the_others(queue: Queue, pool: Pool) -> None:
     """Case 14."""
     await queue.set_backend(pool, "b2", "add", spec=BackendSpec("http://b2"))

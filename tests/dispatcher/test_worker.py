@@ -10,13 +10,14 @@ import pytest
 from dispatcher import worker as worker_module
 from dispatcher.backends.answer import Answer, CallFailed
 from fairlane.errors import StoreUnavailable
-from fairlane.model import Lease, Policy, Usage
+from fairlane.model import JobSpec, Lease, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from tests.contract.acts import set_gate
-from tests.contract.invariants import check_invariants
+from tests.contract.invariants import check_invariants, end_lease_early
 from tests.dispatcher.scripted import (
+    HEAD,
     OK,
     Script,
     answer,
@@ -249,8 +250,6 @@ async def test_a_fault_of_our_own_is_an_attempt_and_releases_its_lease(
 async def test_a_head_that_cannot_be_read_fails_its_job_only(
     queue: Queue, pool: Pool, signals: Signals, script: Script
 ) -> None:
-    from fairlane.model import JobSpec
-
     async with working(make_worker(queue, pool, script), signals):
         bad = await queue.submit(pool, JobSpec("ann", "default", b"{}", head=b"[1]"))
         (good,) = await submit(queue, pool)
@@ -320,6 +319,85 @@ async def test_calls_at_a_backend_that_has_gone_do_not_hang(
         job = await finished(queue, id_)
     assert [(a.outcome, a.status) for a in job.attempts] == [("backend_unreachable", 502)]
     assert script.aborted == [id_]
+
+
+async def test_a_job_that_comes_back_while_its_old_call_runs_ends_that_call(
+    queue: Queue, pool: Pool, signals: Signals, script: Script
+) -> None:
+    """Found by attack: the old call was forgotten, and ran on at the backend, counted by nobody."""
+    script.then(hang)
+    worker = make_worker(queue, pool, script)
+    async with working(worker, signals):
+        (id_,) = await submit(queue, pool, max_attempts=9)
+        await script.began.wait()
+        await end_lease_early(queue, pool, id_)
+
+        async def runs_again() -> bool:
+            await queue.sweep(pool)
+            return len(script.calls) == 2 and script.aborted == [id_]
+
+        await until(runs_again)
+        assert script.running == 1
+        await queue.cancel(id_)
+        await all_released(queue, pool)
+        assert script.running == 0
+
+
+async def test_large_jobs_fill_the_room_as_fast_as_small_ones(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by attack: an acquire brings 4 MiB at the most, and the worker took that for the end of the work."""
+    monkeypatch.setattr(worker_module, "POLL_S", (60.0, 60.0))
+    script.then(hang)
+    async with working(make_worker(queue, pool, script, concurrency=8, drain_s=0.1), signals) as worker:
+        await queue.pause(pool)
+        big = JobSpec("ann", "default", bytes(3 << 20), head=HEAD)
+        for _ in range(8):
+            await queue.submit(pool, big)
+        await queue.resume(pool)
+
+        async def all_run() -> bool:
+            return script.running == 8
+
+        await until(all_run)
+        worker.drain(hurry=True)
+
+
+async def test_a_dispatcher_that_cannot_call_a_backend_does_not_close_it_for_the_others(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.attempt.UNREADY_S", (0.0, 0.01))
+    script.then(fail(CallFailed("unready", "no key")), answer(OK))
+    async with working(make_worker(queue, pool, script), signals):
+        (id_,) = await submit(queue, pool, max_attempts=1)
+        job = await finished(queue, id_)
+    assert (job.state, len(job.attempts)) == ("succeeded", 1)
+    assert (await queue.inspect.backend(pool, "b1")).down_at_ms is None
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the handler is closed"), OSError("gone"), ValueError("a bug")])
+async def test_no_error_of_a_call_to_redis_ends_a_worker_or_loses_an_answer(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Found by attack: uvloop raises RuntimeError when a connection is closed under its hands."""
+    acts = {name: getattr(queue, name) for name in ("acquire", "settle", "renew")}
+    left = dict.fromkeys(acts, 2)
+
+    def breaking(name: str) -> Any:
+        async def act(*args: Any, **more: Any) -> Any:
+            if left[name]:
+                left[name] -= 1
+                raise error
+            return await acts[name](*args, **more)
+
+        return act
+
+    for name in acts:
+        monkeypatch.setattr(queue, name, breaking(name))
+    async with working(make_worker(queue, pool, script), signals):
+        (id_,) = await submit(queue, pool)
+        job = await finished(queue, id_)
+    assert (job.state, len(job.attempts), len(script.calls)) == ("succeeded", 1, 1)
 
 
 async def test_every_way_out_of_a_call_releases_once(

@@ -73,7 +73,7 @@ def test_a_restarted_backend_starts_anew_and_ramps_to_what_it_had(change: str) -
 
 
 def _all_runs(known: Capacity, now_ms: int, started_at: float) -> Scrape:
-    return Scrape(now_ms, known.k, 0, known.k, known.k, 1, known.progress + 1, started_at)
+    return Scrape(now_ms, known.k, 0, known.k, known.k, 1, (known.progress or 0) + 1, started_at)
 
 
 def test_a_capacity_that_was_learned_too_low_comes_back_when_more_are_seen_running() -> None:

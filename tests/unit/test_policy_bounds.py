@@ -101,7 +101,9 @@ def test_a_frozen_page_teaches_nothing_and_is_not_fresh(known: Capacity, page: S
 
 @given(histories(), pages)
 def test_while_something_waits_nothing_rises_beyond_what_is_seen_running(known: Capacity, page: Scrape) -> None:
-    crowded = replace(page, waiting=max(1, page.waiting), progress=known.progress + 1, started_at=known.started_at)
+    crowded = replace(
+        page, waiting=max(1, page.waiting), progress=(known.progress or 0) + 1, started_at=known.started_at
+    )
     after = capacity.learn(known, crowded, THETA)
     assert after.k <= max(known.k, crowded.running)
     assert after.cap <= max(1, crowded.live - crowded.waiting), "no net sends but what may wait"
@@ -109,7 +111,7 @@ def test_while_something_waits_nothing_rises_beyond_what_is_seen_running(known: 
 
 @given(histories(), pages)
 def test_one_scrape_at_most_doubles_during_a_ramp_and_adds_a_quarter_later(known: Capacity, page: Scrape) -> None:
-    calm = replace(page, waiting=0, progress=known.progress + 1, started_at=known.started_at)
+    calm = replace(page, waiting=0, progress=(known.progress or 0) + 1, started_at=known.started_at)
     after = capacity.learn(known, calm, THETA)
     reached = max(known.k, calm.live)
     assert after.k - known.k <= (2 * reached - known.k if known.ramp else max(1, known.k // 4))
@@ -118,9 +120,11 @@ def test_one_scrape_at_most_doubles_during_a_ramp_and_adds_a_quarter_later(known
 @given(histories(), pages)
 def test_what_was_not_tried_or_is_not_yet_visible_does_not_raise_it(known: Capacity, page: Scrape) -> None:
     live = page.live % known.k  # not full
-    calm = replace(page, waiting=0, live=live, denied=0, progress=known.progress + 1, started_at=known.started_at)
+    calm = replace(
+        page, waiting=0, live=live, denied=0, progress=(known.progress or 0) + 1, started_at=known.started_at
+    )
     assert capacity.learn(known, calm, THETA).k <= known.k
     hidden = replace(
-        page, waiting=0, live=400, running=0, done=0, progress=known.progress + 1, started_at=known.started_at
+        page, waiting=0, live=400, running=0, done=0, progress=(known.progress or 0) + 1, started_at=known.started_at
     )
     assert capacity.learn(known, hidden, THETA).k <= known.k

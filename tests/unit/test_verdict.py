@@ -28,7 +28,8 @@ def test_only_what_may_succeed_is_tried_again(status: int) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind", "code"),
     [
-        ("refused", HandBack, None), ("reset", TryAgain, "backend_unreachable"), ("timeout", TryAgain, "timeout"),
+        ("refused", HandBack, None), ("unready", HandBack, None),
+        ("reset", TryAgain, "backend_unreachable"), ("timeout", TryAgain, "timeout"),
         ("first_byte_timeout", TryAgain, "timeout"), ("idle_timeout", TryAgain, "timeout"),
         ("too_large", Settle, "result_too_large"), ("unsuitable", Settle, "invalid_request"),
     ],

@@ -1,7 +1,7 @@
 -- Adds, drains, undrains, marks as down, or removes a backend. A new one gets one job at a time until it is observed.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', backend, add | drain | undrain | down | remove, spec (JSON: its address) | ''
+-- ARGV     now | '', backend, add | drain | undrain | down | reopen | remove, spec (JSON: its address) | ''
 -- returns  nothing
 -- errors   NOTFOUND; FULL a pool has 64 backends at the most; INUSE <live> it still has leases: drain it first
 -- events   none; PUBLISH control if anything changed, wake when one was added or undrained
@@ -64,12 +64,17 @@ elseif act == 'drain' then
   changed = set_status('draining')
 elseif act == 'undrain' then
   changed = set_status('up')
+elseif act == 'reopen' then -- it answers, although its metrics teach nothing
+  changed = status == 'down' and set_status('up')
 else -- down, unless it drains
   changed = status == 'up' and set_status('down')
+  if changed then
+    redis.call('HSET', key, 'down_at', now)
+  end
 end
 if changed then
   redis.call('PUBLISH', control_key, 'backends')
 end
-if act == 'undrain' or act == 'add' and not status then
+if act == 'undrain' or act == 'reopen' and changed or act == 'add' and not status then
   wake('backend')
 end

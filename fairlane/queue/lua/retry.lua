@@ -42,7 +42,7 @@ local t = tenant_of(job.tenant)
 if input ~= '' then
   charge_usage(job, t, input, output)
 end
-end_lease(job, t, true)
+end_lease(job, t, false)
 local state = go_on(t)
 write_ends()
 return state

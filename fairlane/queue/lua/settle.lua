@@ -29,7 +29,7 @@ local function settle(id, token, state, status, result, failure, input, output)
     charge_usage(job, t, input, output)
     usage = input .. ' ' .. output
   end
-  end_lease(job, t, true)
+  end_lease(job, t, state == 'succeeded')
   if not FROM.settle[job.state] then -- cancelled while it ran: that outcome stands
     return retire(job)
   end

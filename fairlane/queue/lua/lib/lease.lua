@@ -25,7 +25,7 @@ local function one_more(counts, name)
   counts[name] = (counts[name] or 0) + 1
 end
 
--- finished: the backend did its part, well or badly; the learner of its capacity counts that.
+-- finished: the backend did the work. The learner of its capacity counts that; an error is no work, and may come at once.
 local function end_lease(job, t, finished)
   one_more(ended, job.backend)
   one_more(left_tier, job.tier)
