@@ -45,14 +45,19 @@ async def measure(url: str, shape: Shape, rounds: int, dispatchers: int) -> list
     return pairs
 
 
-def verdict(pairs: list[tuple[Result, Result]]) -> bool:
-    """Prints each figure beside what is wanted; whether all hold."""
+def verdict(pairs: list[tuple[Result, Result]], slots: int) -> bool:
+    """Prints each figure beside what is wanted; whether all hold.
+
+    What a request takes in a full batch says how fast the machine is: the wanted 0.5 s was set where that was 0.24 s.
+    """
     light = median(ours.light_median_s for _, ours in pairs)
     directly = median(direct.light_median_s for direct, _ in pairs)
     ratio = median(ours.per_s / direct.per_s for direct, ours in pairs)
     few = median(ours.few_waiting or 0.0 for _, ours in pairs)
     held = [light <= 0.5, ratio >= 0.95, few >= 0.95, not any(ours.failed for _, ours in pairs)]
     print(f"light median: {light:.3f} s (wanted ≤ 0.5 s; directly {directly:.3f} s)")
+    batch = median(slots / direct.per_s for direct, _ in pairs)
+    print(f"  = {light / batch:.2f} × what a request takes in a full batch here, {batch:.2f} s (wanted: 0.5 s = 2.1 ×)")
     print(f"throughput: {ratio:.3f} of direct (wanted ≥ 0.95)")
     print(f"waiting ≤ {flood.FEW_WAITING} in {few:.1%} of the polls after the first second (wanted ≥ 95 %)")
     print(f"failed: {sum(ours.failed for _, ours in pairs)} (wanted 0)")
@@ -117,7 +122,7 @@ def main() -> None:
     shape = Shape(given.model, given.jobs, given.tokens)
     with nullcontext(given.url) if given.url else vllm(folder, given.slots) as url:
         pairs = asyncio.run(measure(url, shape, given.rounds, given.dispatchers))
-    raise SystemExit(0 if verdict(pairs) else 1)
+    raise SystemExit(0 if verdict(pairs, given.slots) else 1)
 
 
 if __name__ == "__main__":
