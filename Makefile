@@ -7,7 +7,7 @@ PACKAGES := fairlane producer dispatcher admin_ui
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z.-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z.-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(READY) ## Make .venv (all other targets do it themselves; PYTHON=python3.13 picks another Python)
@@ -70,8 +70,14 @@ bench-capacity: $(READY) ## Measure the learner of capacities in virtual time (a
 	$(BIN)/python -m benchmarks.capacity
 
 .PHONY: bench-vllm
-bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_DIR
+bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_DIR; through `fairlane up` too
 	$(BIN)/python -m benchmarks.vllm
+	$(BIN)/python -m benchmarks.vllm --up
+
+.PHONY: bench-api
+bench-api: $(READY) ## Measure the front door: what it adds to one request, and how soon many waiters are told
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.waiters
 
 .PHONY: demo
 demo: $(READY) ## See why Fairlane exists: one heavy tenant and several light ones, with and without it

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -27,21 +26,38 @@ from benchmarks import flood
 from benchmarks.flood import Result, Shape
 from benchmarks.through import fairlane
 from fairlane.options import parse_backend
+from fairlane.up import UpOptions, free_port, running
 
 START_S: Final = 180.0
 
 
 async def measure(url: str, shape: Shape, rounds: int, dispatchers: int) -> list[tuple[Result, Result]]:
-    """Pairs of (directly, through Fairlane)."""
-    pairs: list[tuple[Result, Result]] = []
+    """Pairs of (directly, through the queue)."""
     async with fairlane([parse_backend(f"{shape.model}={url}")], dispatchers) as ours:
-        for n in range(rounds):
-            async with flood.direct(url) as send:
-                directly = await flood.run(send, shape, url)
-            print(f"round {n + 1} directly:          {directly}", flush=True)
-            through = await flood.run(ours.send, shape, url)
-            print(f"round {n + 1} through Fairlane:  {through}", flush=True)
-            pairs.append((directly, through))
+        return await _pairs(url, shape, rounds, ours.send)
+
+
+async def measure_over_http(url: str, door: str, shape: Shape, rounds: int) -> list[tuple[Result, Result]]:
+    """Pairs of (directly, through the front door), HTTP all the way."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(base_url=door, timeout=flood.TIMEOUT_S, limits=limits, trust_env=False) as client:
+
+        async def send(tenant: str, body: flood.Body) -> None:
+            headers = {"authorization": f"Bearer {tenant}"}
+            (await client.post("/v1/chat/completions", json=body, headers=headers)).raise_for_status()
+
+        return await _pairs(url, shape, rounds, send)
+
+
+async def _pairs(url: str, shape: Shape, rounds: int, through: flood.Send) -> list[tuple[Result, Result]]:
+    pairs: list[tuple[Result, Result]] = []
+    for n in range(rounds):
+        async with flood.direct(url) as send:
+            directly = await flood.run(send, shape, url)
+        print(f"round {n + 1} directly:          {directly}", flush=True)
+        ours = await flood.run(through, shape, url)
+        print(f"round {n + 1} through Fairlane:  {ours}", flush=True)
+        pairs.append((directly, ours))
     return pairs
 
 
@@ -67,9 +83,7 @@ def verdict(pairs: list[tuple[Result, Result]], slots: int) -> bool:
 @contextmanager
 def vllm(folder: Path, slots: int) -> Generator[str]:
     """A vLLM of its own on a free port, ready when entered."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [
         "nice", "-n", "10", str(folder / "venv/bin/vllm"), "serve", str(folder / "tiny-llama"),
         "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "2048",
@@ -114,6 +128,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dispatchers", type=int, default=1)
+    parser.add_argument("--up", action="store_true", help="Through `fairlane up`, HTTP all the way.")
     given = parser.parse_args()
     folder = Path(os.environ.get("FAIRLANE_VLLM_DIR") or Path.home() / ".cache" / "fairlane-vllm")
     if not given.url and not (folder / "venv/bin/vllm").exists():
@@ -121,7 +136,12 @@ def main() -> None:
         return
     shape = Shape(given.model, given.jobs, given.tokens)
     with nullcontext(given.url) if given.url else vllm(folder, given.slots) as url:
-        pairs = asyncio.run(measure(url, shape, given.rounds, given.dispatchers))
+        if given.up:
+            options = UpOptions(free_port(), given.dispatchers, (f"{shape.model}={url}",), "error")
+            with tempfile.TemporaryDirectory() as data, running(options, data_dir=Path(data)) as (found, _):
+                pairs = asyncio.run(measure_over_http(url, found.url, shape, given.rounds))
+        else:
+            pairs = asyncio.run(measure(url, shape, given.rounds, given.dispatchers))
     raise SystemExit(0 if verdict(pairs, given.slots) else 1)
 
 

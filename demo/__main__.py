@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ from rich.table import Table
 from demo.measure import Measured, Send, measure
 from demo.workload import SEED, Arrival, workload
 from fairlane import AsyncClient
-from fairlane.up import UpOptions, running
+from fairlane.up import UpOptions, free_port, running
 from tests.simulated.server import simulated
 
 SLOTS: Final = 16
@@ -44,7 +43,7 @@ def main() -> None:
     with simulated("--slots", str(SLOTS), "--step-ms", str(STEP_MS)) as backend:
         before = asyncio.run(_directly(backend.url, arrivals))
         with tempfile.TemporaryDirectory() as folder:
-            options = UpOptions(port=_free_port(), backends=(f"sim={backend.url}",), log_level="error")
+            options = UpOptions(port=free_port(), backends=(f"sim={backend.url}",), log_level="error")
             with running(options, data_dir=Path(folder)) as (found, look):
                 after = asyncio.run(_through(found.url, arrivals))
                 console.print(_table(before, after))
@@ -110,12 +109,6 @@ def _stay(look: Callable[[], None]) -> None:
             look()
     except KeyboardInterrupt:
         console.print("Stopping …")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 if __name__ == "__main__":

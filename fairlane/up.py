@@ -156,7 +156,7 @@ class _House:
         return child
 
     def _simulate(self) -> BackendOption:
-        port = _free_port()
+        port = free_port()
         self._sims.append(self._child("sim-backend", "--port", str(port), "--model", SIM_MODEL))
         return parse_backend(f"{SIM_MODEL}=http://127.0.0.1:{port}")
 
@@ -208,7 +208,8 @@ def _check_port(port: int) -> None:
             raise PortInUse(f"Port {port} is in use. Stop what uses it, or choose another with --port.") from error
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
