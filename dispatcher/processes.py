@@ -38,7 +38,8 @@ class Child:
         """Starts it if it does not run, later and later if it dies again and again."""
         now = time.monotonic()
         if self.process is not None and not self.alive:
-            log.warning("process_died", pid=self.process.pid, status=self.process.returncode, command=self.command[-1])
+            what = " ".join(self.command[3:5])  # after `python -m fairlane.cli`
+            log.warning("process_died", pid=self.process.pid, status=self.process.returncode, command=what)
             steady = now - self._started > STEADY_S
             self._pause_s = AGAIN_S[0] if steady else min(AGAIN_S[1], 2 * self._pause_s)
             self.process, self._start_at = None, now + self._pause_s

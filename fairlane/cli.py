@@ -108,7 +108,12 @@ def up(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Of the front door.")] = 8080,
     dispatchers: Annotated[int, typer.Option(min=1, max=64, help="Each a process of its own.")] = 1,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", envvar="FAIRLANE_DATA_DIR", help="[default: ~/.local/share/fairlane]")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="FAIRLANE_DATA_DIR",
+            help="Where the queue is kept, and up.json with the addresses. [default: ~/.local/share/fairlane]",
+        ),
     ] = None,
     log_level: LogLevel = "warning",
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 if TYPE_CHECKING:
     from fairlane.job import Job, Json
@@ -64,7 +64,7 @@ class TenantForbidden(FairlaneError):
 
 
 class IdempotencyMismatch(FairlaneError):
-    """This idempotency key was used with another body. Use a new key for a new request."""
+    """This idempotency key was used with another request (body, tier, metadata …). Use a new key for a new request."""
 
     code, status = "idempotency_mismatch", 409
 
@@ -203,10 +203,18 @@ class JobFailed(NoResult):
 
     def __init__(self, job: Job) -> None:
         error = job.error
-        super().__init__(job, f"{error.code}: {error.message}" if error else None)
+        super().__init__(job, f"{error.code}: {error.message}{_reason(job)}" if error else None)
         self.body: Json = job.result.body if job.result else None
         if error:
             vars(self).update(code=error.code, status=error.status or class_of(error.code).status)
+
+
+def _reason(job: Job) -> str:
+    """What the backend itself said, as OpenAI-compatible servers say it."""
+    body = job.result.body if job.result else None
+    said = cast("Mapping[str, object]", body).get("error") if isinstance(body, dict) else None
+    text = cast("Mapping[str, object]", said).get("message") if isinstance(said, dict) else said
+    return f" {text[:500]}" if isinstance(text, str) and text else ""
 
 
 class JobCancelled(NoResult):

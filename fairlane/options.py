@@ -24,6 +24,8 @@ def parse_backend(text: str) -> BackendOption:
     """Raises InvalidRequest, which says what is wrong."""
     pool, found, rest = text.partition("=")
     url, *extras = rest.split(",")
+    if found and pool and url and "://" not in url:
+        raise InvalidRequest(f"--backend {text}: the URL begins with http:// or https://.", param="backend")
     if not found or not pool or "://" not in url:
         raise InvalidRequest(f"--backend {text}: say NAME=URL[,slots=N][,key_env=VAR][,family=F].", param="backend")
     given: dict[str, str] = {}

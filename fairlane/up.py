@@ -28,6 +28,7 @@ from fairlane.queue.engine import Queue
 from fairlane.settings import Settings, load
 
 READY_S: Final = 60.0
+BACKEND_S: Final = 10.0  # a real server may load for minutes: it is not waited for
 SIM_MODEL: Final = "sim"
 SIM_BACKENDS: Final = 2
 GRACE_S: Final = 5.0  # for what has nothing to drain
@@ -70,8 +71,9 @@ def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, end)
-    with running(options, redis_url=redis_url, data_dir=data_dir) as (found, look):
-        _say(found)
+    with running(options, redis_url=redis_url, data_dir=data_dir, ending=ending) as (found, look):
+        if not ending.is_set():
+            _say(found)
         while not ending.wait(POLL_S):
             look()
         print("Stopping …", flush=True)  # noqa: T201
@@ -79,9 +81,16 @@ def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -
 
 @contextmanager
 def running(
-    options: UpOptions, *, redis_url: str | None = None, data_dir: Path | None = None
+    options: UpOptions,
+    *,
+    redis_url: str | None = None,
+    data_dir: Path | None = None,
+    ending: threading.Event | None = None,
 ) -> Generator[tuple[Running, Callable[[], None]]]:
-    """Everything, while the block runs. Call what comes second now and then: it starts again what has died."""
+    """Everything, while the block runs. Call what comes second now and then: it starts again what has died.
+
+    Once `ending` is set it waits for nothing any more.
+    """
     configure(options.log_level)
     settings = load(redis_url=redis_url, data_dir=data_dir)
     backends = [parse_backend(text) for text in options.backends]
@@ -94,7 +103,7 @@ def running(
             stack.enter_context(store)
         house = _House(settings, options, settings.redis_url or (store.url if store else ""), store)
         stack.callback(house.end)
-        found = house.begin(backends)
+        found = house.begin(backends, ending or threading.Event())
         path = settings.data_dir / "up.json"
         stack.callback(path.unlink, missing_ok=True)
         _write_private(path, json.dumps({"url": found.url, "admin_url": None, "redis_url": found.redis_url}))
@@ -113,8 +122,8 @@ class _House:
         self._dispatchers: list[Child] = []
         self._api: list[Child] = []
 
-    def begin(self, backends: Sequence[BackendOption]) -> Running:
-        """Returns when a job could run. Raises StoreUnavailable if that takes too long."""
+    def begin(self, backends: Sequence[BackendOption], ending: threading.Event) -> Running:
+        """Returns when a job could run, or waits only for backends. Raises StoreUnavailable if that takes too long."""
         if not backends:
             backends = [self._simulate() for _ in range(SIM_BACKENDS)]
         asyncio.run(self._register(backends))
@@ -123,7 +132,7 @@ class _House:
         port = str(self._options.port)
         self._api = [self._child("api", "--auth", "open", "--port", port, "--needs-dispatcher", *level)]
         url = f"http://127.0.0.1:{port}"
-        self._until_ready(url)
+        self._until_ready(url, ending)
         return Running(url, self._redis_url, tuple(sorted({backend.pool for backend in backends})))
 
     def look(self) -> None:
@@ -167,21 +176,25 @@ class _House:
         finally:
             await queue.close()
 
-    def _until_ready(self, url: str) -> None:
-        deadline = time.monotonic() + READY_S
-        reasons: object = "the front door does not answer"
+    def _until_ready(self, url: str, ending: threading.Event) -> None:
+        began = time.monotonic()
+        reasons: list[str] = ["the front door does not answer"]
         with httpx.Client(trust_env=False) as client:
-            while time.monotonic() < deadline:
+            while time.monotonic() < began + READY_S and not ending.is_set():
+                if time.monotonic() > began + BACKEND_S and all(reason.startswith("no_scrape") for reason in reasons):
+                    print(f"Still waiting: {'; '.join(reasons)}. Jobs wait until it answers.", flush=True)  # noqa: T201
+                    return
                 self.look()
                 try:
                     answer = client.get(f"{url}/health/ready", timeout=5)
                     if answer.is_success:
                         return
-                    reasons = answer.json().get("reasons")
+                    reasons = answer.json().get("reasons", reasons)
                 except httpx.HTTPError:
                     pass
                 time.sleep(POLL_S / 2)
-        raise StoreUnavailable(f"Not ready after {READY_S:g} s: {reasons}")
+        if not ending.is_set():
+            raise StoreUnavailable(f"Not ready after {READY_S:g} s: {'; '.join(reasons)}.")
 
 
 @contextmanager

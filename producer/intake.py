@@ -72,6 +72,12 @@ class Intake:
         """Raises InvalidRequest, UnknownTier."""
         if request.endpoint not in ENDPOINTS:
             raise InvalidRequest(f"endpoint is one of {', '.join(ENDPOINTS)}.", param="endpoint")
+        if request.webhook is not None:
+            raise InvalidRequest(
+                "There are no webhooks yet. Leave `webhook` out, and wait for the job.", param="webhook"
+            )
+        if request.deadline_s is not None and request.delay_s >= request.deadline_s:
+            raise InvalidRequest("The job would be past its deadline before its delay ends.", param="deadline_s")
         body = _body(request)
         packed = _packed("body", body)
         output = 0 if request.endpoint == "/v1/embeddings" else _output_tokens(body)

@@ -42,3 +42,4 @@ def same_tenant(named: str | None, tenant: str) -> None:
 
 Tenant = Annotated[str, Depends(tenant_of)]
 TierHeader = Annotated[str | None, Header(alias="x-fairlane-tier")]
+KeyHeader = Annotated[str | None, Header(alias="idempotency-key", min_length=1, max_length=512)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from fairlane.errors import (
     BackendUnreachable,
@@ -23,7 +23,7 @@ from fairlane.model import Job, Submitted
 from producer.api.body import read_json
 from producer.api.documents import INFERENCE
 from producer.api.errors import error_response, retry_after_s
-from producer.api.identity import Tenant, TierHeader
+from producer.api.identity import KeyHeader, Tenant, TierHeader
 from producer.api.places import full_response
 from producer.api.presence import CLOSED, unless_gone
 from producer.api.state import State, accepting
@@ -34,23 +34,22 @@ _ERRORS: Final[dict[str, type[FairlaneError]]] = {
     error.code: error for error in (FairlaneError, BackendUnreachable, Timeout, Expired, InvalidRequest)
 }
 _EMPTY: Final = (204, 205, 304)  # answers that have no body
-Key = Annotated[str | None, Header(alias="idempotency-key", min_length=1, max_length=512)]
 
 
 @router.post("/v1/chat/completions", **INFERENCE)
-async def chat(request: Request, tenant: Tenant, tier: TierHeader = None, key: Key = None) -> Response:
+async def chat(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """A chat completion, when its turn has come."""
     return await _run(request, tenant, tier, key)
 
 
 @router.post("/v1/completions", **INFERENCE)
-async def completions(request: Request, tenant: Tenant, tier: TierHeader = None, key: Key = None) -> Response:
+async def completions(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """A completion, when its turn has come."""
     return await _run(request, tenant, tier, key)
 
 
 @router.post("/v1/embeddings", **INFERENCE)
-async def embeddings(request: Request, tenant: Tenant, tier: TierHeader = None, key: Key = None) -> Response:
+async def embeddings(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """Embeddings, when their turn has come."""
     return await _run(request, tenant, tier, key)
 

@@ -17,7 +17,7 @@ from producer.api.answers import Json
 from producer.api.body import MANY, read_json
 from producer.api.documents import CREATE_BODY, JOB, JOB_OR_LIST, RESPONSES
 from producer.api.errors import error_body, fault_of, retry_after_s
-from producer.api.identity import Tenant, TierHeader, same_tenant
+from producer.api.identity import KeyHeader, Tenant, TierHeader, same_tenant
 from producer.api.places import full_response, place_headers
 from producer.api.state import State, accepting
 from producer.api.wire import JobIn
@@ -41,13 +41,17 @@ Answer = Submitted | FairlaneError
     responses={202: JOB_OR_LIST, 200: JOB},
     response_model=None,
 )
-async def create(request: Request, tenant: Tenant, tier: TierHeader = None) -> Response:
+async def create(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """One job, or up to 1,000 as `{"jobs": […]}`, each on its own."""
     state = accepting(request)
     payload = await read_json(request, MANY * state.settings.max_body_bytes)
     if not isinstance(payload, dict):
         raise InvalidRequest('The body is a job, or {"jobs": […]}.')
     given = cast("dict[str, Any]", payload)
+    if key is not None and "jobs" in given:
+        raise InvalidRequest("In a list each job has its own idempotency_key.", param="idempotency-key")
+    if key is not None and given.setdefault("idempotency_key", key) != key:
+        raise InvalidRequest("The header names another key than the job does.", param="idempotency-key")
     if "jobs" in given:
         return await _create_many(state, tenant, _listed(given), tier)
     asked = _asked(given, tenant, tier)

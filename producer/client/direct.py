@@ -74,6 +74,11 @@ class RedisTransport:
         await to.queue.cancel(job_id)
         return Job.parse(job_view(await to.queue.inspect.outcome(job_id)))
 
+    async def requeue(self, job_id: str) -> Job:
+        to = await self._open()
+        await to.queue.requeue(job_id)
+        return Job.parse(job_view(await to.queue.inspect.outcome(job_id)))
+
     async def page(self, state: str | None, tier: str | None, cursor: str | None) -> Page:
         raise NotSupported("Jobs are listed by the front door only. Give the client its URL (http://…).")
 

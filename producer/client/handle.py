@@ -46,6 +46,13 @@ class AsyncHandle:
         job_id = self.id
         return self.saw(await self._session.ask(lambda to: to.cancel(job_id)))
 
+    async def requeue(self) -> Job:
+        """Puts a dead job, failed at each of its attempts, back into its line. Raises IllegalTransition for others."""
+        job_id = self.id
+        job = await self._session.ask(lambda to: to.requeue(job_id))
+        self._outcome = None
+        return self.saw(job)
+
     async def wait(self, timeout: float | None = None) -> Job:  # noqa: ASYNC109  # as concurrent.futures has it
         """The finished job, whatever its outcome. Raises WaitTimeout after `timeout` seconds; None waits for ever."""
         return self._outcome or self.saw(await self._session.finished(self.id, timeout))

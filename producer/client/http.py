@@ -62,6 +62,9 @@ class HttpTransport:
     async def cancel(self, job_id: str) -> Job:
         return _job(await self._call("DELETE", _path(job_id)))
 
+    async def requeue(self, job_id: str) -> Job:
+        return _job(await self._call("POST", f"{_path(job_id)}/requeue"))
+
     async def page(self, state: str | None, tier: str | None, cursor: str | None) -> Page:
         asked = {"state": state, "tier": tier, "cursor": cursor, "limit": str(PAGE_JOBS)}
         query = httpx.QueryParams({name: value for name, value in asked.items() if value is not None})

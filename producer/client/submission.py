@@ -158,7 +158,7 @@ def _wire(request: JobRequest, tenant: str | None) -> bytes:
         "timeout_s": request.timeout_s,
         "max_attempts": request.max_attempts,
         "metadata": None if request.metadata is None else dict(request.metadata),
-        "webhook": None if request.webhook is None else dict(request.webhook),
+        "webhook": request.webhook,
     }
     kept = {name: value for name, value in fields.items() if value is not None}
     try:

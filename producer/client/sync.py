@@ -44,6 +44,10 @@ class Handle:
         """Cancels the job, unless it is finished; returns it as it is then."""
         return self._portal.call(self.behind.cancel)
 
+    def requeue(self) -> Job:
+        """Puts a dead job, failed at each of its attempts, back into its line. Raises IllegalTransition for others."""
+        return self._portal.call(self.behind.requeue)
+
     def wait(self, timeout: float | None = None) -> Job:
         """The finished job, whatever its outcome. Raises WaitTimeout after `timeout` seconds; None waits for ever."""
         return self._portal.call(partial(self.behind.wait, timeout))

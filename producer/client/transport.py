@@ -45,6 +45,10 @@ class Transport(Protocol):
         """The job, cancelled unless it was finished."""
         ...
 
+    async def requeue(self, job_id: str) -> Job:
+        """The job, back in its line."""
+        ...
+
     async def page(self, state: str | None, tier: str | None, cursor: str | None) -> Page:
         """A page of the tenant's own jobs."""
         ...

@@ -67,6 +67,21 @@ async def test_a_delayed_job_says_when_it_may_start(http: httpx.AsyncClient) -> 
     assert job["not_before"] == pytest.approx(job["created_at"] + 30, abs=0.01)
 
 
+async def test_the_key_may_stand_in_a_header(http: httpx.AsyncClient) -> None:
+    """Found by a user: it was ignored, and a request that was sent again doubled the job."""
+    key = {"idempotency-key": "k"}
+    first = await http.post("/v1/jobs", json=JOB, headers=key)
+    again = await http.post("/v1/jobs", json=JOB, headers=key)
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.json()["id"] == first.json()["id"]
+    refused(await http.post("/v1/jobs", json=JOB | {"idempotency_key": "other"}, headers=key), 400, "invalid_request")
+    refused(await http.post("/v1/jobs", json={"jobs": [JOB]}, headers=key), 400, "invalid_request")
+
+
+async def test_a_job_that_could_only_expire_is_refused(http: httpx.AsyncClient) -> None:
+    refused(await http.post("/v1/jobs", json=JOB | {"delay_s": 50, "deadline_s": 5}), 400, "invalid_request")
+
+
 async def test_the_same_key_and_body_is_the_first_job_and_another_body_is_refused(http: httpx.AsyncClient) -> None:
     asked = JOB | {"idempotency_key": "k1"}
     first = await http.post("/v1/jobs", json=asked)

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.backends.answer import Answer as Given
 from fairlane import AsyncClient, JobCancelled, JobExpired, JobFailed, WaitTimeout
-from fairlane.errors import NotFound
+from fairlane.errors import IllegalTransition, NotFound
 from fairlane.job import Answer, Failure, Tokens
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -49,6 +49,24 @@ async def test_a_failed_job_says_what_the_backend_said(client: AsyncClient, scri
     assert (raised.value.status, raised.value.body, raised.value.job) == (422, {"error": "too long"}, job)
     assert raised.value.code == job.error.code
     assert job.error.message in str(raised.value)
+
+
+@pytest.mark.usefixtures("worker")
+async def test_the_backends_own_words_are_in_the_error(client: AsyncClient, script: Script) -> None:
+    script.then(answer(Given(400, b'{"error": {"message": "max_tokens must be at least 1"}}')))
+    with pytest.raises(JobFailed, match="max_tokens must be at least 1"):
+        await (await client.submit(model="llama", prompt="x")).result(SOON_S)
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_dead_job_can_be_put_back(client: AsyncClient, script: Script) -> None:
+    script.then(answer(Given(500, b"{}")), answer(Given(200, b"{}")))
+    handle = await client.submit(model="llama", prompt="x", max_attempts=1)
+    assert (await handle.wait(SOON_S)).dead
+    assert (await handle.requeue()).state in ("queued", "leased", "succeeded")
+    assert (await handle.wait(SOON_S)).state == "succeeded"
+    with pytest.raises(IllegalTransition):
+        await handle.requeue()
 
 
 async def test_a_cancelled_job_is_cancelled_for_all(client: AsyncClient) -> None:

@@ -55,7 +55,7 @@ async def test_messages_may_come_from_a_generator(client: AsyncClient, queue: Qu
 async def test_what_is_said_of_the_job_is_kept_with_it(client: AsyncClient, queue: Queue) -> None:
     handle = await client.submit(
         body={"model": "llama", "prompt": "x"}, tier="batch", delay_s=60, deadline_s=120, timeout_s=9, max_attempts=7,
-        metadata={"of": "me"}, webhook={"url": "https://example.com/"},
+        metadata={"of": "me"},
     )  # fmt: skip
     job = await handle.job()
     assert (job.state, job.tier, job.tenant, job.max_attempts) == ("delayed", "batch", "ann", 7)
@@ -64,7 +64,13 @@ async def test_what_is_said_of_the_job_is_kept_with_it(client: AsyncClient, queu
     assert job.metadata == {"of": "me"}
     assert (job.model, job.pool, job.endpoint, job.raw["id"]) == ("llama", "llama", "/v1/completions", handle.id)
     head = Head.decode((await queue.inspect.job(handle.id)).head)
-    assert (head.timeout_s, head.webhook) == (9, {"url": "https://example.com/"})
+    assert head.timeout_s == 9
+
+
+@pytest.mark.parametrize("webhook", [{"url": "https://example.com/"}, "https://example.com/"])
+async def test_a_webhook_that_would_not_be_sent_is_refused(client: AsyncClient, webhook: Any) -> None:
+    with pytest.raises(InvalidRequest, match="webhook"):
+        await client.submit(model="llama", prompt="x", webhook=webhook)
 
 
 REFUSALS: list[tuple[dict[str, Any], type[FairlaneError]]] = [

@@ -57,7 +57,8 @@ def command(port: int, data_dir: Path, *more: str) -> list[str]:
 
 
 @contextmanager
-def running(data_dir: Path, *more: str) -> Iterator[Up]:
+def running(data_dir: Path, *more: str, first: str = "Fairlane is up") -> Iterator[Up]:
+    """`first`: what its first line says."""
     port = free_port()
     environment = os.environ | {"FAIRLANE_DRAIN_S": "5", "FAIRLANE_LEASE_S": "2", "PYTHONUNBUFFERED": "1"}
     environment.pop("FAIRLANE_REDIS_URL", None)
@@ -74,7 +75,7 @@ def running(data_dir: Path, *more: str) -> Iterator[Up]:
     try:
         assert process.stdout is not None
         said = process.stdout.readline()
-        assert "Fairlane is up" in said, said
+        assert first in said, said
         yield up
     finally:
         up.client.close()
@@ -190,6 +191,10 @@ def pid_of(up: Up, name: str) -> int:
     raise AssertionError(f"no {name} runs")
 
 
+def is_live(up: Up) -> bool:
+    return up.client.get("/health/live").status_code == 200
+
+
 def is_ready(up: Up) -> bool:
     try:
         return up.client.get("/health/ready").status_code == 200
@@ -202,6 +207,32 @@ def job_state(up: Up, job_id: str) -> str:
         return up.client.get(f"/v1/jobs/{job_id}", params={"wait": 5}).json().get("state", "")
     except httpx.HTTPError:
         return ""
+
+
+def test_it_can_be_stopped_while_it_waits_for_a_backend(tmp_path: Path) -> None:
+    """Found by a newcomer: the likeliest mistake is a backend that is not there (yet)."""
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "cwd": REPOSITORY, "env": environment}
+    missing = ("--backend", f"llama=http://127.0.0.1:{free_port()}")
+    with subprocess.Popen(command(free_port(), tmp_path, *missing), **options) as process:
+        until((tmp_path / "valkey" / "access.json").exists)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < 20
+
+
+def test_a_backend_that_is_not_there_yet_is_not_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path, "--backend", f"sim=http://127.0.0.1:{port}", first="Still waiting") as up:
+        assert is_live(up)
+        sim = [sys.executable, "-m", "fairlane.cli", "sim-backend", "--port", str(port)]
+        with subprocess.Popen(sim, cwd=REPOSITORY) as server:
+            try:
+                until(lambda: is_ready(up))
+                assert up.chat().status_code == 200
+            finally:
+                server.kill()
 
 
 @pytest.mark.parametrize("wrong", [("--backend", "x"), ("--backend", "m=ftp://x"), ("--backend", "m=http://x,slots=0")])
