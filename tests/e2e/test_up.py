@@ -184,8 +184,12 @@ def test_what_dies_is_started_again_and_no_acknowledged_job_is_lost(tmp_path: Pa
 
 
 def pid_of(up: Up, name: str) -> int:
+    """A process by its command; one that ends meanwhile is none."""
     for pid in up.family():
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        except FileNotFoundError:
+            continue
         if name in words or name in words[0]:  # the server shows its address in its own name
             return pid
     raise AssertionError(f"no {name} runs")
