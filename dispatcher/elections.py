@@ -42,13 +42,9 @@ class Office:
         try:
             while True:
                 asked_at = loop.time()
-                try:
+                with suppress(FairlaneError):
                     won = await self._queue.elect(self._pool, self.role, self._who, round(1000 * HOLD_S))
                     until = asked_at + HOLD_S if won else 0.0
-                except FairlaneError:
-                    pass  # what is held runs out by itself
-                except Exception:  # else this process would never stand for the office again
-                    log.exception("election_broke", pool=self._pool.name, role=self.role)
                 if loop.time() < until:
                     self._start()
                 else:
