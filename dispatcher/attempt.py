@@ -14,7 +14,7 @@ from dispatcher.backends.answer import Answer, CallFailed
 from dispatcher.backends.known import Backends
 from dispatcher.holds import Hold
 from dispatcher.meters import Meters
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, verdict
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, shuts_gate, verdict
 from fairlane.errors import FairlaneError
 from fairlane.head import Head
 from fairlane.model import JobError
@@ -22,7 +22,6 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
 WRITE_AGAIN_S: Final = 1.0  # at most, between two tries to write while Redis is away
-CLOSING_FAULTS: Final = ("refused", "reset")  # the backend is down until its next good scrape
 UNREADY_S: Final = (0.3, 0.6)
 BROKEN_WRITES: Final = 5
 INTERNAL: Final = JobError("internal", "The dispatcher failed. Look at its log.", 500)
@@ -70,7 +69,7 @@ class Attempts:
 
     async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
         lease, pool = hold.lease, self._pool
-        if isinstance(outcome, CallFailed) and outcome.fault in CLOSING_FAULTS:
+        if isinstance(outcome, CallFailed) and shuts_gate(outcome):
             log.warning("backend_down", pool=pool.name, backend=lease.backend, reason=outcome.detail)
             await self._close_gate(lease.backend)
         usage = outcome.usage if isinstance(outcome, Answer) else None

@@ -42,9 +42,13 @@ class Office:
         try:
             while True:
                 asked_at = loop.time()
-                with suppress(FairlaneError):
+                try:
                     won = await self._queue.elect(self._pool, self.role, self._who, round(1000 * HOLD_S))
                     until = asked_at + HOLD_S if won else 0.0
+                except FairlaneError:
+                    pass  # what is held runs out by itself
+                except Exception:  # else this process would never stand for the office again
+                    log.exception("election_broke", pool=self._pool.name, role=self.role)
                 if loop.time() < until:
                     self._start()
                 else:

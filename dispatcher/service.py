@@ -146,6 +146,8 @@ class Dispatcher:
                 await self._queue.beat(pool, self._name, json.dumps(info))
             except FairlaneError as error:
                 log.warning("beat_failed", pool=pool.name, error=error.code)
+            except Exception:
+                log.exception("beat_broke", pool=pool.name)
             await asyncio.sleep(BEAT_S)
 
     def _over_http(self, tls: ssl.SSLContext) -> Make:

@@ -15,6 +15,7 @@ from dispatcher.backends.address import authorization
 from dispatcher.backends.answer import CallFailed
 from dispatcher.backends.scrape import Reading, ScrapeFailed, scrape, token_ms
 from dispatcher.policy import capacity, gate
+from dispatcher.policy.blind import slots_without_metrics
 from dispatcher.policy.capacity import Capacity, Scrape
 from dispatcher.policy.gate import Load
 from fairlane.errors import FairlaneError, NotFound
@@ -24,10 +25,7 @@ from fairlane.queue.pools import Pool
 
 SOON_S: Final = 0.1
 IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does not become stale
-UNKNOWN_SLOTS: Final = 8  # at once to a backend without metrics, unless `slots` says how many it takes
 NULL_SLOTS: Final = 10_000
-SHOWS_NOTHING: Final = ("unknown", "missing")  # it answers, but not with what could be learned from
-NOT_FOUND: Final = 404
 log = structlog.get_logger()
 
 
@@ -88,11 +86,11 @@ class Watch:
         except CallFailed as failed:  # we have no key for it
             raise ScrapeFailed("status", failed.detail) from failed
         except ScrapeFailed as failed:
-            if not self._teaches_nothing(failed):
+            learned = self._learned
+            slots = slots_without_metrics(failed.reason, failed.answered, slots=self.spec.slots, learned=learned)
+            if slots is None:
                 raise
             self._report(failed)
-            known = 1 if self._known.ramp else self._known.k
-            slots = self.spec.slots or max(UNKNOWN_SLOTS, known)
             return await self._open_wide(slots, {"family": None, "missing": [*failed.missing], "why": str(failed)})
         self._recovered()
         view = await self._queue.inspect.backend(self._pool, self._name)
@@ -112,6 +110,13 @@ class Watch:
         if self._known.fresh_at_ms != fresh_at:
             await self._write(reading, view, rooms)
         return SOON_S if early else self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
+
+    @property
+    def _learned(self) -> int | None:
+        """Its capacity, if it was ever read; 1 while that is still growing."""
+        if self._known.fresh_at_ms == 0:
+            return None
+        return 1 if self._known.ramp else self._known.k
 
     async def _write(self, reading: Reading, view: BackendView, rooms: Rooms) -> None:
         per_token_ms = token_ms(self._before, reading)
@@ -142,13 +147,6 @@ class Watch:
         by_tier = dict(zip(self._pool.policy.tiers, gates, strict=True))
         packed = json.dumps(seen, separators=(",", ":"))
         await self._queue.observe(self._pool, self._name, by_tier, counted=view.counts, seen=packed)
-
-    def _teaches_nothing(self, failed: ScrapeFailed) -> bool:
-        """It answers, but with nothing to learn from, now and probably always: only the cap in flight is left."""
-        if failed.reason in ("unreachable", "timeout"):
-            return failed.reason == "timeout" and self.spec.slots is not None
-        never_did = self._known.fresh_at_ms == 0 or self.spec.slots is not None
-        return failed.reason in SHOWS_NOTHING or failed.answered == NOT_FOUND or never_did
 
     async def _failed(self, failed: ScrapeFailed) -> None:
         """Its metrics grow stale by themselves. One that takes no connection is down; one that answers is not."""

@@ -119,17 +119,15 @@ class Worker:
                 leases = await self._queue.acquire(self._pool, self._name, self._call_no, n)
             except FairlaneError as error:
                 log.warning("acquire_failed", pool=self._pool.name, error=error.code, message=error.message)
-                if self._draining.is_set():
-                    return []
-                await asyncio.sleep(random.uniform(*AGAIN_S))
-                continue
             except Exception:
                 log.exception("acquire_broke", pool=self._pool.name)
-                await asyncio.sleep(AGAIN_S[1])
-                continue
-            for lease in leases:
-                self._start(lease, asked_at)
-            return leases
+            else:
+                for lease in leases:
+                    self._start(lease, asked_at)
+                return leases
+            if self._draining.is_set():
+                return []
+            await asyncio.sleep(random.uniform(*AGAIN_S))
 
     def _start(self, lease: Lease, asked_at: float) -> None:
         hold = self._holds.add(lease, asked_at)

@@ -34,9 +34,6 @@ class PoolCollector(Collector):
     def show(self, reading: PoolReading) -> None:
         self._readings[reading.name] = reading
 
-    def forget(self, pool: str) -> None:
-        self._readings.pop(pool, None)
-
     def collect(self) -> Iterator[Family]:
         return iter(pool_families(self._readings.values()))
 

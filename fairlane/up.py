@@ -23,7 +23,7 @@ from dispatcher.processes import POLL_S, Child
 from fairlane.errors import FairlaneError, StoreUnavailable
 from fairlane.logging import configure
 from fairlane.options import BackendOption, parse_backend, register_only
-from fairlane.queue.embedded import DataDirInUse, EmbeddedServer
+from fairlane.queue.embedded import DataDirInUse, EmbeddedServer, write_private
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings, load
 
@@ -106,7 +106,7 @@ def running(
         found = house.begin(backends, ending or threading.Event())
         path = settings.data_dir / "up.json"
         stack.callback(path.unlink, missing_ok=True)
-        _write_private(path, json.dumps({"url": found.url, "admin_url": None, "redis_url": found.redis_url}))
+        write_private(path, json.dumps({"url": found.url, "admin_url": None, "redis_url": found.redis_url}))
         yield found, house.look
 
 
@@ -226,14 +226,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def _write_private(path: Path, text: str) -> None:
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def _say(found: Running) -> None:

@@ -50,6 +50,11 @@ class HandBack:
     """The backend never saw the request: no attempt was made."""
 
 
+def shuts_gate(outcome: Answer | CallFailed) -> bool:
+    """Whether the backend is down until its next good scrape: it took no connection, or broke one."""
+    return isinstance(outcome, CallFailed) and outcome.fault in ("refused", "reset")
+
+
 Verdict = Settle | TryAgain | HandBack
 
 

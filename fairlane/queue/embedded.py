@@ -121,12 +121,12 @@ class EmbeddedServer:
 
         def command(port: int) -> list[str]:
             # In a private file, since everyone can see a command line.
-            _write_private(config, _configuration(port, self._password, self._appendfsync))
+            write_private(config, _configuration(port, self._password, self._appendfsync))
             return [binary, config.name]
 
         ports = free_ports(first=old.port if old else None)
         self._running = start_server(command, ports, log=log, password=self._password, keep_fds=[lock])
-        _write_private(self._folder / "access.json", json.dumps(asdict(_Access(self._running.port, self._password))))
+        write_private(self._folder / "access.json", json.dumps(asdict(_Access(self._running.port, self._password))))
 
 
 def _take_lock(path: Path, data_dir: Path) -> int:
@@ -179,7 +179,7 @@ def _read_access(path: Path) -> _Access | None:
         return None
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Replaces the file in one step, readable by its owner only from the first moment."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)

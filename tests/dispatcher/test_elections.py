@@ -82,15 +82,16 @@ async def test_the_office_of_one_that_was_killed_is_taken_over_within_two_second
     await desks[0].leave()
 
 
+@pytest.mark.parametrize("error", [StoreUnavailable(retry_after=1), RuntimeError("a bug")], ids=["away", "broken"])
 async def test_nobody_works_on_when_redis_cannot_be_asked(
-    queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     desk = Desk(queue, pool, "d0")
     await one_of([desk])
     elect = queue.elect
 
     async def away(*_: Any) -> bool:
-        raise StoreUnavailable(retry_after=1)
+        raise error
 
     monkeypatch.setattr(queue, "elect", away)
 

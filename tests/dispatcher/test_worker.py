@@ -295,6 +295,17 @@ async def test_a_drain_hands_back_what_does_not_end_in_time(
     assert script.calls[5:] == ids  # in their old order
 
 
+async def test_a_drain_ends_although_no_acquire_succeeds(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> Any:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(queue, "acquire", broken)
+    async with working(make_worker(queue, pool, script), signals):
+        pass
+
+
 async def test_a_second_drain_does_not_wait(queue: Queue, pool: Pool, signals: Signals, script: Script) -> None:
     script.then(hang)
     async with working(make_worker(queue, pool, script, drain_s=60), signals) as worker:

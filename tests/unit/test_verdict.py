@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.backends.answer import Answer, CallFailed, Fault
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, verdict
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, shuts_gate, verdict
 
 
 @pytest.mark.parametrize("status", range(100, 600))
@@ -39,6 +41,12 @@ def test_each_fault_has_its_verdict(fault: Fault, kind: type, code: str | None) 
     assert isinstance(found, kind)
     error = getattr(found, "error", None)
     assert (error and error.code) == code
+
+
+def test_only_what_the_connection_says_shuts_the_gate() -> None:
+    shut = {fault for fault in get_args(Fault) if shuts_gate(CallFailed(fault, "why"))}
+    assert shut == {"refused", "reset"}
+    assert not any(shuts_gate(Answer(status, b"")) for status in (200, 429, 500, 503))
 
 
 @given(attempt=st.integers(1, 100), chance=st.floats(0, 1, exclude_max=True))
