@@ -6,7 +6,9 @@ are safe to repeat.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import hiredis
@@ -29,6 +31,7 @@ from redis.exceptions import (
 from fairlane.errors import FairlaneError, InvalidRequest, StoreFull, StoreUnavailable, StoreUnsuitable
 
 Client: TypeAlias = "Redis | RedisCluster"
+T = TypeVar("T")
 
 TIMEOUT_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64  # a caller beyond that waits for a free one
@@ -108,6 +111,19 @@ def _sentinel(url: str, options: dict[str, Any]) -> Client:
     }
     sentinel = Sentinel(addresses, sentinel_kwargs=dict(options), **of_master)
     return sentinel.master_for(service)  # pyright: ignore[reportUnknownMemberType]
+
+
+async def cancellable(command: Awaitable[T]) -> T:
+    """The answer of a command, unless the task was cancelled meanwhile.
+
+    redis-py writes within `asyncio.wait_for`, which on Python 3.11 may swallow a cancel: the task would go on for ever.
+    """
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0
+    answer = await command
+    if task and task.cancelling() > cancels:
+        raise asyncio.CancelledError
+    return answer
 
 
 def store_error(error: RedisError | RedisClusterException) -> FairlaneError:

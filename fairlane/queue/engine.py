@@ -118,7 +118,8 @@ class Queue:
         return Signals(self._store.raw)
 
     async def close(self) -> None:
-        await self._store.client.aclose()
+        """Ends its connections, after a moment for what is on its way. Later calls raise StoreUnavailable."""
+        await self._store.close()
 
     # --- jobs, from outside -------------------------------------------------------------------------------------------
 

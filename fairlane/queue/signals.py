@@ -17,7 +17,7 @@ from typing import Any, Final
 from redis.exceptions import RedisClusterException, RedisError
 
 from fairlane.errors import StoreUnavailable
-from fairlane.queue.connection import Client
+from fairlane.queue.connection import Client, cancellable
 
 RECONNECT_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 POLL_S: Final = 1.0
@@ -92,7 +92,7 @@ class Signals:
             if what == "subscribe":
                 self._asked[channel] += 1
             with suppress(*_LOST):
-                await getattr(self._pubsub, what)(channel)
+                await cancellable(getattr(self._pubsub, what)(channel))
 
     async def _read(self) -> None:
         failures = 0
@@ -101,7 +101,7 @@ class Signals:
             try:
                 await self._connect()
                 while self._channels:
-                    message = await self._pubsub.get_message(timeout=POLL_S)
+                    message = await cancellable(self._pubsub.get_message(timeout=POLL_S))
                     failures = 0
                     if message is not None:
                         self._deliver(message)
@@ -118,14 +118,20 @@ class Signals:
             pubsub: Any = self._client.pubsub()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             channels = list(self._channels)
             self._asked = Counter(channels)
-            await pubsub.subscribe(*channels)
+            try:
+                await cancellable(pubsub.subscribe(*channels))
+            except BaseException:
+                with suppress(*_LOST):
+                    await pubsub.aclose()
+                raise
             self._pubsub = pubsub
 
     async def _drop(self) -> None:
-        pubsub, self._pubsub = self._pubsub, None
-        if pubsub is not None:
-            with suppress(*_LOST):
-                await pubsub.aclose()
+        async with self._sending:  # what is sent through a closed one opens a new connection
+            pubsub, self._pubsub = self._pubsub, None
+            if pubsub is not None:
+                with suppress(*_LOST):
+                    await pubsub.aclose()
 
     def _deliver(self, message: dict[str, Any]) -> None:
         name = message["channel"].decode()

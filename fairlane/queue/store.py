@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import Awaitable
+from contextlib import suppress
+from inspect import iscoroutine
 from typing import Final, TypeVar, cast
 
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError, ResponseError
@@ -13,10 +15,11 @@ from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.queue import replies
 from fairlane.queue.commands import Commands
-from fairlane.queue.connection import Client, store_error
+from fairlane.queue.connection import Client, cancellable, store_error
 from fairlane.queue.scripts import Reply, script
 
 TRIES: Final = 3
+GRACE_S: Final = 1.0  # how long what is on its way holds up a close
 T = TypeVar("T")
 
 
@@ -32,6 +35,21 @@ class Store:
         self.namespace = namespace
         self._clock = clock
         self._timeout_s = timeout_s
+        self._closed = False
+        self._flying = 0
+        self._landed = asyncio.Event()
+
+    async def close(self) -> None:
+        """Ends all connections, after a moment for what is on its way. Later calls raise StoreUnavailable.
+
+        Whatever were sent, or sent again, after the connections are gone would open new ones that nobody ends.
+        """
+        self._closed = True
+        if self._flying:
+            with suppress(builtins.TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    await self._landed.wait()
+        await self.client.aclose()
 
     async def run(self, name: str, prefix: str, *args: str | bytes, repeat: bool = True) -> Reply:
         """Runs the script `name` on the slot of `prefix`.
@@ -49,12 +67,12 @@ class Store:
             try:
                 return await script(name).run(self.client, prefix, *args)
             except ConnectionError:
-                if tries == 0:
+                if tries == 0 or self._closed:
                     raise
             except (OSError, RuntimeError) as error:
                 if not is_closed(error):
                     raise
-                if tries == 0:
+                if tries == 0 or self._closed:
                     raise StoreUnavailable(retry_after=1) from error
             except ResponseError as error:
                 if refusal := replies.refusal(str(error)):
@@ -63,15 +81,14 @@ class Store:
 
     async def bounded(self, command: Awaitable[T]) -> T:
         """The answer of a command, within `timeout_s` and with our errors."""
-        task = asyncio.current_task()
-        cancels = task.cancelling() if task else 0
+        if self._closed:
+            if iscoroutine(command):
+                command.close()
+            raise StoreUnavailable("This connection to Redis was closed.")
+        self._flying += 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await command
-                if task and task.cancelling() > cancels:
-                    # redis-py writes within `wait_for`, which on Python 3.11 may swallow a cancel
-                    raise asyncio.CancelledError
-                return answer
+                return await cancellable(command)
         except builtins.TimeoutError as error:
             raise StoreUnavailable(retry_after=1) from error
         except (RedisError, RedisClusterException) as error:
@@ -80,6 +97,10 @@ class Store:
             if not is_closed(error):
                 raise
             raise StoreUnavailable(retry_after=1) from error
+        finally:
+            self._flying -= 1
+            if self._closed and not self._flying:
+                self._landed.set()
 
 
 def is_closed(error: Exception) -> bool:

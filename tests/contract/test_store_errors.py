@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+import redis
 
 from fairlane.errors import FairlaneError, SchemaMismatch, StoreFull, StoreUnavailable, StoreUnsuitable
 from fairlane.model import Policy
@@ -18,8 +19,10 @@ from fairlane.queue import keys
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.queue.signals import Signals
 from tests.contract.acts import open_backend, spec, submit, take
 from tests.contract.answering import deaf_server, refusing_server
+from tests.dispatcher.scripted import until
 from tests.servers import ValkeyServer
 
 TIMEOUT_S = 0.3
@@ -108,6 +111,38 @@ async def test_however_many_submit_to_a_frozen_server_each_is_told_in_time() -> 
             finally:
                 os.kill(server.pid, signal.SIGCONT)
             assert {type(answer) for answer in answers} == {StoreUnavailable}
+
+
+@pytest.mark.parametrize("pauses", range(0, 40, 3))
+async def test_a_close_leaves_no_connection_behind_whatever_is_on_its_way(shared: ValkeyServer, pauses: int) -> None:
+    """Neither calls, nor their repetitions, nor a subscription open one after it."""
+    with redis.Redis(port=shared.port) as admin:
+        before = len(admin.client_list())
+        queue = await Queue.open(shared.url, namespace="closing")
+        pool = await queue.pools.open("llama", Policy())
+        calls = [asyncio.ensure_future(queue.submit(pool, spec())) for _ in range(5)]
+        calls += [asyncio.ensure_future(queue.inspect.job(f"job_{pool.code}1aaaaaaaaaaaa")) for _ in range(5)]
+        async with queue.signals() as signals:
+            listening = asyncio.ensure_future(_listen(signals))
+            for _ in range(pauses):
+                await asyncio.sleep(0)
+            listening.cancel()
+        await queue.close()
+        ended = await asyncio.gather(*calls, listening, return_exceptions=True)
+        assert not [end for end in ended if isinstance(end, AssertionError)]
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await queue.submit(pool, spec())
+        gc.collect()
+
+        async def gone() -> bool:
+            return len(admin.client_list()) == before
+
+        await until(gone)
+
+
+async def _listen(signals: Signals) -> None:
+    async with signals.listen("closing", lambda _: None):
+        await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(
