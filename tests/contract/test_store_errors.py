@@ -7,8 +7,9 @@ import gc
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import redis
@@ -120,16 +121,18 @@ async def test_a_close_leaves_no_connection_behind_whatever_is_on_its_way(shared
         before = len(admin.client_list())
         queue = await Queue.open(shared.url, namespace="closing")
         pool = await queue.pools.open("llama", Policy())
-        calls = [asyncio.ensure_future(queue.submit(pool, spec())) for _ in range(5)]
-        calls += [asyncio.ensure_future(queue.inspect.job(f"job_{pool.code}1aaaaaaaaaaaa")) for _ in range(5)]
+        unseen = f"job_{pool.code}1aaaaaaaaaaaa"
+        acts: list[Coroutine[Any, Any, object]] = [queue.submit(pool, spec()) for _ in range(5)]
+        acts += [queue.inspect.job(unseen) for _ in range(5)]
+        calls = [asyncio.create_task(act) for act in acts]
         async with queue.signals() as signals:
-            listening = asyncio.ensure_future(_listen(signals))
+            calls.append(listening := asyncio.create_task(_listen(signals)))
             for _ in range(pauses):
                 await asyncio.sleep(0)
             listening.cancel()
         await queue.close()
-        ended = await asyncio.gather(*calls, listening, return_exceptions=True)
-        assert not [end for end in ended if isinstance(end, AssertionError)]
+        await asyncio.wait(calls, timeout=SOON_S)
+        assert all(call.done() for call in calls)
         with pytest.raises(StoreUnavailable, match="closed"):
             await queue.submit(pool, spec())
         gc.collect()
@@ -140,7 +143,7 @@ async def test_a_close_leaves_no_connection_behind_whatever_is_on_its_way(shared
         await until(gone)
 
 
-async def _listen(signals: Signals) -> None:
+async def _listen(signals: Signals) -> object:
     async with signals.listen("closing", lambda _: None):
         await asyncio.Event().wait()
 

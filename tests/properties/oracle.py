@@ -7,7 +7,7 @@ Only what has a memory is stored: virtual times, clocks, the valve, rates, lease
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fairlane.model import Limits, Policy, TierGate
@@ -299,16 +299,21 @@ class Oracle:
         return job.state
 
     def sweep(self) -> None:
-        jobs = list(self.jobs.values())
-        for job in (j for j in jobs if j.lease_until is not None and j.lease_until <= self.now):
-            self.lose(job)
-        for job in (j for j in jobs if j.deadline is not None and j.deadline <= self.now and j.state != "leased"):
-            self.finish(job, "expired")
-        for job in (j for j in jobs if j.state == "delayed" and j.due is not None and j.due <= self.now):
-            self.wait_again(job)
-        for name, tenant in self.tenants.items():
-            if tenant.held_until is not None and tenant.held_until <= self.now:
-                self.place(name)
+        jobs = self.jobs
+        for id_ in self.past({id_: job.lease_until for id_, job in jobs.items()}):
+            self.lose(jobs[id_])
+        for id_ in self.past({id_: job.deadline for id_, job in jobs.items() if job.state != "leased"}):
+            self.finish(jobs[id_], "expired")
+        for id_ in self.past({id_: job.due for id_, job in jobs.items() if job.state == "delayed"}):
+            self.wait_again(jobs[id_])
+        for name in self.past({name: tenant.held_until for name, tenant in self.tenants.items()}):
+            self.place(name)
+
+    def past(self, times: Mapping[str, float | None]) -> list[str]:
+        """Whose time has come, in its order; of the same time, in the order of their names."""
+        return [
+            name for at, name in sorted((at, name) for name, at in times.items() if at is not None) if at <= self.now
+        ]
 
     def lose(self, job: OracleJob) -> None:
         self.end_lease(job)
