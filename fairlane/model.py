@@ -12,6 +12,7 @@ Act = Literal[
     "depart", "arrive", "leave_stub",
 ]  # fmt: skip
 Fairness = Literal["requests", "tokens"]
+Affinity = Literal["none", "prefix"]
 Role = Literal["observer", "sweeper"]
 GateReason = Literal["open", "down", "draining", "stale", "full", "room", "kv", "slow_tokens"]
 
@@ -48,7 +49,8 @@ class JobSpec:
     `head` is small JSON that the queue keeps but does not read (model, endpoint, metadata, webhook …); `body` is the
     request's body as bytes. `input_tokens` and `output_tokens` are estimates until the backend reports its usage;
     `expected_ms` is how long the work should take, for the boost. `delay_ms` and `deadline_ms` count from the submit;
-    the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of.
+    the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of. `prefix` holds hashes
+    of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend.
     """
 
     tenant: str
@@ -63,6 +65,7 @@ class JobSpec:
     deadline_ms: int | None = None
     idempotency_key: str | None = None
     batch_id: str | None = None
+    prefix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +183,26 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for a whole pool. `gamma` is per second; 0 gives no boost."""
+    """What holds for a whole pool, and can be changed while it runs. docs/policy.md tells what each is for.
+
+    `gamma` is per second: None lets the thermostat set it, 0 gives no boost. `theta` says how many jobs of each tier
+    may wait in a backend, from the highest tier down; for those further down the last one holds. `reserve` and `decay`
+    give the headroom H_q = reserve · e^(-decay / (K - 1) · q) that tier q keeps from those below it.
+    """
 
     tiers: tuple[str, ...] = DEFAULT_TIERS
     fairness: Fairness = "requests"
+    affinity: Affinity = "none"
     lease_ms: int = 30_000
     stale_ms: int = 600
     valve_ms: int = 60_000
-    gamma: float = 0.2
+    gamma: float | None = None
     boost_max_ms: int = 30_000
+    theta: tuple[int, ...] = (3, 2, 1)
+    reserve: float = 0.20
+    decay: float = 2.5
+    kv_most: float = 0.95
+    slow_ms: float = 150.0
     result_ttl_ms: int = 86_400_000
     dead_ttl_ms: int = 7 * 86_400_000
     max_waiting_pool: int = 1_000_000
@@ -196,11 +210,25 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """One change of a pool's policy: the version it made, when and by whom, and each setting's text before and after."""
+
+    version: int
+    at_ms: int
+    by: str
+    changes: Mapping[str, tuple[str, str]]
+
+
+# The kinds of server that are known; dispatcher/backends/families.py says what each calls its metrics.
+FAMILY_NAMES: Final = ("vllm", "sglang", "tgi", "llamacpp", "trtllm", "triton", "ray", "openai")
+
+
+@dataclass(frozen=True, slots=True)
 class BackendSpec:
     """Where a backend is: `http(s)://…`, or `null://` for one that answers at once inside the dispatcher.
 
-    `family` is the kind of server (None: found out), `key_env` names the environment variable with its API key, `slots`
-    is how many requests it runs at once, if that is known.
+    `family` is the kind of server, one of FAMILY_NAMES (None: found out), `key_env` names the environment variable with
+    its API key, `slots` is how many requests it runs at once, if that is known.
     """
 
     url: str
@@ -299,13 +327,19 @@ class BackendView:
 
     `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
     ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: jobs that it has answered well
-    since it was added. `down_at_ms`: when it was last marked as down.
+    since it was added; `answered`: those, and answers that were the caller's own fault; `faults`: attempts that failed
+    by its own. `down_at_ms`: when it was last marked as down. `epoch` changes when it has restarted; `no_priority`: it
+    has refused a `priority` since.
     """
 
     name: str
     status: str
     counts: BackendCounts
     finished: int
+    answered: int
+    faults: int
+    epoch: int
+    no_priority: bool
     down_at_ms: int | None
     fresh_at_ms: int | None
     gates: Mapping[str, TierGate]
@@ -326,6 +360,7 @@ class Overview:
     dead: int
     paused: bool
     backends: tuple[BackendView, ...]
+    steer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +371,32 @@ class TenantView:
     oldest_ms: int
     waiting: int
     inflight: int
+    held_until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """One tenant's line in one tier: its queued jobs, when its head arrived, whether the tenant may run now, and its
+    limits."""
+
+    tenant: str
+    jobs: int
+    oldest_ms: int
+    held: bool
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStanding:
+    """What a tenant may do and does in one pool, all tiers together.
+
+    `held_until_ms`: when it may run again; infinite if that waits for something to change; None if it may run now.
+    """
+
+    limits: Limits
+    waiting: int
+    inflight: int
+    paused: bool
     held_until_ms: float | None
 
 
@@ -351,11 +412,33 @@ class TierLoad:
 
 @dataclass(frozen=True, slots=True)
 class PoolLoad:
-    """What an observer decides on, all of one moment; `now_ms` is Redis's time. Tiers from the highest down."""
+    """What an observer decides on, all of one moment; `now_ms` is Redis's time. Tiers from the highest down.
+
+    `version` is the policy's, `steer` what the last steering found (JSON).
+    """
 
     tiers: tuple[TierLoad, ...]
     backends: tuple[BackendView, ...]
     now_ms: int
+    version: int
+    steer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """One job that got its outcome. `started_at_ms` is when its last attempt began, None if it was not running.
+
+    Tokens are those that the backend reported.
+    """
+
+    job: str
+    state: State
+    tenant: str
+    tier: str
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int
+    usage: Usage | None
 
 
 @dataclass(frozen=True, slots=True)

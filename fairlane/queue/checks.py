@@ -13,9 +13,13 @@ from fairlane.queue.pools import Pool
 
 MAX_HEAD_BYTES: Final = 64 << 10
 MAX_INFO_BYTES: Final = 1 << 10
+MAX_STEER_BYTES: Final = 8 << 10
 MAX_URL_CHARS: Final = 2048
+MOST_GAMMA: Final = 1000
 MOST_MS: Final = 10 * 365 * 86_400_000
 
+MOST_HASHES: Final = 8
+_HASH: Final = re.compile(r"[0-9a-f]{4,32}")
 _TENANT: Final = re.compile(TENANT_PATTERN)
 _BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
 _DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
@@ -40,6 +44,8 @@ def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
     for name, tokens in (("input_tokens", spec.input_tokens), ("output_tokens", spec.output_tokens)):
         if not is_whole(tokens, 0, 10**7):
             raise InvalidRequest(f"{name} is a whole number from 0 to 10 million.", param=name)
+    if len(spec.prefix) > MOST_HASHES or not all(map(_HASH.fullmatch, spec.prefix)):
+        raise InvalidRequest(f"prefix holds up to {MOST_HASHES} hashes of hex digits.", param="prefix")
 
 
 def check_ms(name: str, ms: int) -> None:
@@ -82,13 +88,26 @@ def check_dispatcher(name: str) -> None:
 
 def check_info(info: str) -> None:
     """What a dispatcher says of itself."""
+    _check_json("info", info, MAX_INFO_BYTES)
+
+
+def check_steer(gamma: float | None, seen: str) -> None:
+    """What the observer has found about a pool."""
+    if gamma is not None and not 0 <= gamma <= MOST_GAMMA:  # also refuses NaN
+        raise InvalidRequest(f"gamma is from 0 to {MOST_GAMMA} per second.", param="gamma")
+    if not isinstance(_check_json("seen", seen, MAX_STEER_BYTES), dict):
+        raise InvalidRequest("seen is a JSON object.", param="seen")
+
+
+def _check_json(name: str, text: str, most: int) -> object:
     try:
-        json.loads(info)
-        size = len(info.encode())
+        value: object = json.loads(text)
+        size = len(text.encode())
     except ValueError as error:
-        raise InvalidRequest("info is JSON.", param="info") from error
-    if size > MAX_INFO_BYTES:
-        raise InvalidRequest(f"info has {MAX_INFO_BYTES} bytes at the most.", param="info")
+        raise InvalidRequest(f"{name} is JSON.", param=name) from error
+    if size > most:
+        raise InvalidRequest(f"{name} has {most} bytes at the most.", param=name)
+    return value
 
 
 def check_ttl(ttl_ms: int) -> None:

@@ -7,6 +7,7 @@ submit only if every job in it has an idempotency key.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Final, Literal, Self, TypeVar, cast
 from fairlane.clock import Clock, RedisClock
 from fairlane.errors import (
     FairlaneError,
+    IllegalTransition,
     InvalidRequest,
     NotFound,
     StoreFull,
@@ -38,7 +40,7 @@ from fairlane.model import (
     TierGate,
     Usage,
 )
-from fairlane.queue import moves, replies
+from fairlane.queue import moves, policies, replies
 from fairlane.queue.checks import (
     check_backend,
     check_call,
@@ -50,6 +52,7 @@ from fairlane.queue.checks import (
     check_ms,
     check_settlement,
     check_spec,
+    check_steer,
     check_tenant,
     check_tier,
     check_ttl,
@@ -66,6 +69,7 @@ from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
 
 HOPS: Final = 8  # pools that a job may have been moved through
+RACES: Final = 5  # tries to change a policy that others change
 
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
 T = TypeVar("T")
@@ -203,16 +207,18 @@ class Queue:
         delay_ms: int,
         result: bytes = b"",
         usage: Usage | None = None,
+        fault: bool = False,
     ) -> State:
         """Ends a failed attempt: the job runs again after `delay_ms`, or is dead (`failed`) if that was its last.
 
-        `result` is the backend's own error body: a dead job keeps it. Raises LeaseLost, NotFound.
+        `result` is the backend's own error body: a dead job keeps it. `fault`: it is the backend that failed, rather
+        than that it had no room. Raises LeaseLost, NotFound.
         """
         check_usage(usage)
         check_ms("delay_ms", delay_ms)
         args = (
             lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64],
-            replies.or_empty(error.status), result, replies.error_json(error), *replies.usage_args(usage),
+            replies.or_empty(error.status), result, replies.error_json(error), *replies.usage_args(usage), "1" if fault else "",
         )  # fmt: skip
         return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
 
@@ -238,17 +244,24 @@ class Queue:
         return Swept(lost, due, expired, len(waiting_moves), bool(more), int(next_at) if next_at else None)
 
     async def observe(
-        self, pool: Pool, backend: str, gates: Mapping[str, TierGate], *, counted: BackendCounts, seen: str = "{}"
+        self,
+        pool: Pool,
+        backend: str,
+        gates: Mapping[str, TierGate],
+        *,
+        counted: BackendCounts,
+        seen: str = "{}",
+        epoch: int = 0,
     ) -> BackendCounts:
         """Writes what a scrape led to: each tier's gate, the numbers behind it as JSON, and the counts it used up.
 
-        A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
+        `epoch` is another one after the backend has restarted. A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
         """
         for tier, gate in gates.items():
             check_tier(pool, tier)
             check_gate(tier, gate)
         parts = [part for t, g in gates.items() for part in (t, f"{g.limit} {g.fallback} {g.why}")]
-        args = (backend, str(counted.done), str(counted.denied), seen, *parts)
+        args = (backend, str(counted.done), str(counted.denied), seen, str(epoch), *parts)
         reply = await self._store.run("observe", pool.prefix, *args, repeat=False)  # repeated, it would count twice
         return BackendCounts(*map(replies.number, replies.items(reply)))
 
@@ -256,14 +269,15 @@ class Queue:
         self,
         pool: Pool,
         backend: str,
-        act: Literal["add", "drain", "undrain", "down", "reopen", "remove"],
+        act: Literal["add", "drain", "undrain", "down", "reopen", "no_priority", "remove"],
         *,
         spec: BackendSpec | None = None,
     ) -> None:
         """Changes the pool's backends; adding one that is there replaces its spec, unless that is None.
 
-        `down` lasts until the next observation, or `reopen`. Each change is told on the channel `control`. Raises
-        NotFound, InvalidRequest, IllegalTransition (remove one that works).
+        `down` lasts until the next observation, or `reopen`; `no_priority` (it refuses that field) until it restarts.
+        Each change is told on the channel `control`. Raises NotFound, InvalidRequest, IllegalTransition (remove one
+        that works).
         """
         check_backend(backend)
         if spec is not None:
@@ -286,6 +300,34 @@ class Queue:
         check_dispatcher(dispatcher)
         check_info(info)
         await self._store.run("beat", pool.prefix, dispatcher, info, str(SILENT_MS))
+
+    async def steer(self, pool: Pool, gamma: float | None, seen: str) -> None:
+        """Writes what the observer found about the pool: the boost's γ per second (None: the policy pins it), and what
+        it saw, as JSON of up to 8 KiB. Raises InvalidRequest.
+        """
+        check_steer(gamma, seen)
+        await self._store.run("steer", pool.prefix, "" if gamma is None else repr(float(gamma)), seen)
+
+    async def set_policy(self, pool: Pool, changes: Mapping[str, object], *, by: str) -> Pool:
+        """Changes settings of the pool's policy, by name; each is a value or its text. Returns the pool as it is then.
+
+        The whole is checked. Raises InvalidRequest, which names the setting; IllegalTransition if a tier is taken away
+        that a job still needs, or if others change the policy all the time.
+        """
+        policies.check_by(by)
+        for _ in range(RACES):
+            known = await self.pools.read(pool.code)
+            new = policies.changed(known.policy, changes)
+            difference = policies.difference(known.policy, new)
+            if not difference:
+                return known
+            gone = ",".join(tier for tier in known.policy.tiers if tier not in new.tiers)
+            settings = [part for setting in policies.texts(new).items() for part in setting]
+            entry = json.dumps({"by": by, "changes": difference})
+            args = (str(known.version), entry, gone, *settings)
+            if replies.number(await self._store.run("set_policy", pool.prefix, *args)):
+                return await self.pools.read(pool.code)
+        raise IllegalTransition("Others change this policy at the same time. Look at it, and try again.")
 
     async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
         """Replaces a tenant's limits in this pool. Raises InvalidRequest."""

@@ -15,10 +15,14 @@ from fairlane.model import (
     BackendView,
     DispatcherView,
     Explanation,
+    Finish,
     Job,
     Limits,
+    LineView,
     Overview,
+    PolicyChange,
     PoolLoad,
+    TenantStanding,
     TenantView,
 )
 from fairlane.queue import replies, views
@@ -105,20 +109,37 @@ class Inspection:
         for index in ("due", "leases", "held", "dead"):
             pipe.zcard(pool.key(index))
         pipe.hexists(pool.key("pool"), "paused")
-        pipe.hget(pool.key("pool"), "backends")
-        *by_tier, delayed, leased, held, dead, paused, names = await self._store.bounded(pipe.execute())
+        pipe.hmget(pool.key("pool"), ["backends", "steer"])
+        *by_tier, delayed, leased, held, dead, paused, texts = await self._store.bounded(pipe.execute())
         tiers = tuple(views.tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
-        known = cast("bytes | None", names) or b""
+        known, steer = (text or b"" for text in cast("list[bytes | None]", texts))
         backends: list[BackendView] = []
         for name in known.split():
             with suppress(NotFound):  # removed in the meantime
                 backends.append(await self.backend(pool, name.decode()))
         delayed, leased, held, dead = (cast(int, count) for count in (delayed, leased, held, dead))
-        return Overview(tiers, delayed, leased, held, dead, bool(paused), tuple(backends))
+        return Overview(tiers, delayed, leased, held, dead, bool(paused), tuple(backends), steer.decode() or "{}")
 
     async def load(self, pool: Pool) -> PoolLoad:
         """The work in each tier and every backend, all of one moment."""
         return views.pool_load(await self._store.run("load", pool.prefix))
+
+    async def finishes(self, pool: Pool, after: str, most: int = PAGE_MOST) -> tuple[list[Finish], str]:
+        """Up to `most` jobs that got their outcome, in that order, and the cursor of the next call.
+
+        `after` is a cursor; '' gives the newest and where to go on from them. What was trimmed meanwhile is left out.
+        """
+        if not 1 <= most <= PAGE_MOST:
+            raise InvalidRequest(f"A page has 1 to {PAGE_MOST} entries.", param="most")
+        pipe = self._store.client.pipeline(transaction=False)
+        if after:
+            pipe.xrange(pool.key("events"), f"({after}", "+", most)
+        else:
+            pipe.xrevrange(pool.key("events"), "+", "-", most)
+        (found,) = await self._store.bounded(pipe.execute())
+        entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)[:: 1 if after else -1]
+        finishes = [views.finish(fields) for _, fields in entries if b"times" in fields]
+        return finishes, entries[-1][0].decode() if entries else after
 
     async def dispatchers(self, pool: Pool) -> list[DispatcherView]:
         """Up to PAGE_MOST dispatchers that were heard in the last SILENT_MS, the one heard longest ago first."""
@@ -136,6 +157,28 @@ class Inspection:
     async def limits(self, pool: Pool, tenant: str) -> Limits:
         """A tenant's limits in this pool; the defaults if none were set."""
         return replies.limits(await self._store.bounded(self._store.client.hget(pool.key("tenant", tenant), "limits")))
+
+    async def tenant(self, pool: Pool, tenant: str) -> TenantStanding:
+        """A tenant's limits and what it has in this pool; nothing and the defaults if it is not known."""
+        pipe = self._store.client.pipeline(transaction=False)
+        pipe.hmget(pool.key("tenant", tenant), ["limits", "waiting", "inflight", "paused"])
+        pipe.zscore(pool.key("held"), tenant)
+        values, held = await self._store.bounded(pipe.execute())
+        limits, waiting, inflight, paused = cast("list[bytes | None]", values)
+        return TenantStanding(
+            replies.limits(limits),
+            int(waiting or 0),
+            int(inflight or 0),
+            paused is not None,
+            cast("float | None", held),
+        )
+
+    async def policy_history(self, pool: Pool, limit: int = 100) -> list[PolicyChange]:
+        """The last changes of the pool's policy, the latest first; 100 are kept."""
+        rows = await self._store.bounded(
+            self._store.client.zrange(pool.key("history"), 0, _bounded(limit) - 1, desc=True)
+        )
+        return [views.policy_change(row.decode()) for row in rows]
 
     async def tenants(
         self, pool: Pool, tier: str, cursor: int = 0, limit: int = 100
@@ -158,6 +201,26 @@ class Inspection:
             waiting, inflight = (int(n or 0) for n in cast("list[bytes | None]", counts))
             seen.append(TenantView(name.decode(), int(at), waiting, inflight, cast("float | None", held)))
         return seen, (stop + 1 if len(rows) == limit else None)
+
+    async def lines(self, pool: Pool, tier: str, most: int = 100) -> list[LineView]:
+        """Up to `most` lines with queued work in one tier, the one whose head has waited longest first."""
+        rows = await self._store.bounded(
+            self._store.client.zrange(pool.key("oldest", tier), 0, _bounded(most) - 1, withscores=True)
+        )
+        if not rows:
+            return []
+        names = [name.decode() for name, _ in rows]
+        pipe = self._store.client.pipeline(transaction=False)
+        for name in names:
+            pipe.xlen(pool.key("line", tier, name))
+            pipe.zcard(pool.key("rejoin", tier, name))
+            pipe.zscore(pool.key("held"), name)
+            pipe.hget(pool.key("tenant", name), "limits")
+        answers = iter(await self._store.bounded(pipe.execute()))
+        return [
+            views.line_view(name, int(at), *row)
+            for name, (_, at), row in zip(names, rows, zip(answers, answers, answers, answers, strict=True), strict=True)
+        ]
 
     async def line(
         self, pool: Pool, tier: str, tenant: str, cursor: int = 0, limit: int = 100

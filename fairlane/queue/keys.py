@@ -32,14 +32,17 @@ POOL_KEYS: Final[dict[str, str]] = {
     "beats": "beats",
     "dispatchers": "dispatchers",
     "elected": "elected:<role>",
+    "class": "class:<tenant>",
+    "prefixes": "prefixes:<age>",
     "idem": "idem:<tenant>:<digest>",
     "events": "events",
     "done": "done",
     "dead": "dead",
+    "history": "history",
     "nothing": "nothing",  # never exists, see lua/lib/drain.lua
     "settled": "settled:<id>",  # channel: this job has an outcome, or has moved
     "wake": "wake",  # channel: there may be work that a waiting dispatcher can take
-    "control": "control",  # channel: a running job was cancelled, or something about the backends changed
+    "control": "control",  # channel: a running job was cancelled, or something about the backends or the policy changed
 }
 ACCOUNT_KEYS: Final[dict[str, str]] = {"schema": "schema", "pools": "pools", "codes": "codes"}
 

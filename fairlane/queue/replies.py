@@ -68,16 +68,16 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
             return NotFound("There is no such backend in this pool." if "backend" in rest else None)
         case "ILLEGAL":
             return IllegalTransition(f"The job is {rest}; that does not allow this.")
-        case "LOST":
-            return LeaseLost()
-        case "STALE":
-            return StaleCall()
+        case "LOST" | "STALE":
+            return LeaseLost() if word == "LOST" else StaleCall()
         case "TIER":
             return UnknownTier(f"The target pool has no tier {rest!r}.")
         case "BATCH":
             return IllegalTransition("A job of a batch stays in its pool. It can change its tier.")
         case "FULL":
             return InvalidRequest("A pool has 64 backends at the most.")
+        case "TIERINUSE":
+            return IllegalTransition(f"There are {rest}. A tier is taken away when no job needs it any more.")
         case "INUSE":
             return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
         case "ELSEWHERE":
@@ -98,7 +98,17 @@ def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
         f"{'-' if spec.deadline_ms is None else spec.deadline_ms}"
     )
     keyed = f"{digest} {request}" if digest else ""
-    return [random_part, spec.tenant, spec.tier, numbers, keyed, spec.batch_id or "", spec.head, spec.body]
+    return [
+        random_part,
+        spec.tenant,
+        spec.tier,
+        numbers,
+        keyed,
+        spec.batch_id or "",
+        spec.head,
+        spec.body,
+        " ".join(spec.prefix),
+    ]
 
 
 class KeptSpec(NamedTuple):

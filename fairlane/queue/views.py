@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import cast
 
@@ -9,13 +10,17 @@ from fairlane.model import (
     BackendCounts,
     BackendView,
     Explanation,
+    Finish,
     GateReason,
     GateView,
+    LineView,
+    PolicyChange,
     PoolLoad,
     State,
     TierGate,
     TierLoad,
     TierView,
+    Usage,
 )
 from fairlane.queue import replies
 from fairlane.queue.scripts import Reply
@@ -37,6 +42,12 @@ def tier_view(tier: str, answers: Sequence[object]) -> TierView:
         oldest_ms=int(oldest[0][1]) if oldest else None,
         paused=bool(paused),
     )
+
+
+def line_view(tenant: str, oldest_ms: int, streamed: object, back: object, held: object, limits: object) -> LineView:
+    """A line from what `Inspection.lines` asked about it."""
+    jobs = cast(int, streamed) + cast(int, back)
+    return LineView(tenant, jobs, oldest_ms, held is not None, replies.limits(cast("bytes | None", limits)))
 
 
 def backend_view(name: str, fields: Fields) -> BackendView:
@@ -64,6 +75,10 @@ def backend_view(name: str, fields: Fields) -> BackendView:
         said=by_kind["said"],
         decisions={name: int(n) for name, n in by_kind["n"].items()},
         finished=whole(b"ended") - whole(b"unfinished"),
+        answered=whole(b"ended") - whole(b"unfinished") + whole(b"rejected"),
+        faults=whole(b"faults"),
+        epoch=whole(b"epoch"),
+        no_priority=fields.get(b"no_priority") == fields.get(b"epoch", b"0"),
         down_at_ms=whole(b"down_at") or None,
         seen=fields.get(b"seen", b"{}").decode(),
         spec=replies.backend_spec(fields.get(b"spec")),
@@ -110,9 +125,33 @@ def explanation(reply: Reply) -> Explanation:
     )
 
 
+def finish(fields: Fields) -> Finish:
+    """An entry of `events`."""
+    tier, at, began, ended, *usage = fields[b"times"].decode().split(" ")
+    tokens = [int(n) for n in usage if n]
+    return Finish(
+        job=fields[b"job"].decode(),
+        state=cast(State, fields[b"state"].decode()),
+        tenant=fields[b"tenant"].decode(),
+        tier=tier,
+        created_at_ms=int(at),
+        started_at_ms=None if began == "-" else int(began),
+        ended_at_ms=int(ended),
+        usage=Usage(*tokens) if tokens else None,
+    )
+
+
+def policy_change(entry: str) -> PolicyChange:
+    """An entry of the policy's history as set_policy.lua writes it."""
+    version, at, told = entry.split(" ", 2)
+    said = json.loads(told)
+    changes = {name: (before, after) for name, (before, after) in said["changes"].items()}
+    return PolicyChange(int(version), int(at), said["by"], changes)
+
+
 def pool_load(reply: Reply) -> PoolLoad:
     """The reply of load.lua."""
-    now, work, backends = replies.items(reply)
+    now, work, backends, version, steer = replies.items(reply)
     tiers, named = replies.items(work), replies.items(backends)
     loads = (
         TierLoad(replies.text(tiers[i]), waiting, runnable == 1, inflight)
@@ -121,4 +160,4 @@ def pool_load(reply: Reply) -> PoolLoad:
     )
     rows = zip(named[::2], named[1::2], strict=True)
     known = (backend_view(replies.text(name), _fields(row)) for name, row in rows)
-    return PoolLoad(tuple(loads), tuple(known), replies.number(now))
+    return PoolLoad(tuple(loads), tuple(known), replies.number(now), replies.number(version), replies.text(steer))

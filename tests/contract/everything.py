@@ -28,6 +28,9 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     yield "set_limits"
     await queue.set_limits(pool, "ann", Limits(2, 50, 6000, 10**6, 90))
     await queue.set_limits(pool, "fast", Limits(requests_per_minute=6))
+    yield "set_policy"
+    pool = await queue.set_policy(pool, {"tiers": (*pool.policy.tiers, "night"), "valve_ms": "30000"}, by="ops")
+    pool = await queue.set_policy(pool, {"tiers": pool.policy.tiers[:-1]}, by="ops")
     yield "submit"
     specs = [spec(max_attempts=1, idempotency_key=f"k{n}", deadline_ms=50_000, batch_id="b") for n in range(8)]
     specs += [spec("bob", "flex", deadline_ms=200), spec("bob", "flex", delay_ms=100), spec("fast"), spec("fast")]
@@ -78,15 +81,19 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     yield "observe"
     await set_gate(queue, pool, "b1", 0)
     assert await take(queue, pool) == []
+    yield "steer"
+    await queue.steer(pool, 0.1, "{}")
     yield "explain"
     await queue.inspect.explain(moved)
     yield "inspect"
     await queue.inspect.overview(pool)
     await queue.inspect.load(pool)
     await queue.inspect.dispatchers(pool)
+    assert len(await queue.inspect.policy_history(pool)) == 2
     for tier in pool.policy.tiers:
         await queue.inspect.line(pool, tier, "ann")
         await queue.inspect.tenants(pool, tier)
+        await queue.inspect.lines(pool, tier)
     for index in ("leased", "delayed", "done", "dead"):
         await queue.inspect.index(pool, index)
     yield "cancel what was moved"

@@ -15,10 +15,11 @@ from fairlane.queue.replies import kept_spec
 
 Kind = Literal["hash", "zset", "stream", "string"]
 KINDS: Final[dict[str, Kind]] = {
-    "pool": "hash", "tenant": "hash", "backend": "hash", "job": "hash",
+    "pool": "hash", "class": "hash", "prefixes": "hash", "tenant": "hash", "backend": "hash", "job": "hash",
     "line": "stream", "events": "stream",
     "rejoin": "zset", "ring": "zset", "shelf": "zset", "left": "zset", "oldest": "zset", "held": "zset",
     "leases": "zset", "due": "zset", "deadlines": "zset", "moves": "zset", "done": "zset", "dead": "zset",
+    "history": "zset",
     "beats": "zset", "dispatchers": "hash", "elected": "string", "call": "string", "idem": "string",
 }  # fmt: skip
 WAITING: Final = ("queued", "delayed")

@@ -19,7 +19,8 @@ Event = dict[str, str]
 
 async def events(client: Any, pool: Pool) -> list[Event]:
     entries = await client.xrange(pool.key("events"))
-    return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in entries]
+    read = [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in entries]
+    return [{name: value for name, value in event.items() if name != "times"} for event in read]
 
 
 async def expire(queue: Queue, pool: Pool, clock: ManualClock, n: int) -> None:

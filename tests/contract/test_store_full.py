@@ -110,6 +110,8 @@ async def test_on_a_full_server_the_rest_goes_on_too(server: Server) -> None:
         assert await queue.elect(pool, "sweeper", "d1", 2_000)
     await queue.resign(pool, "sweeper", "d1")
     await queue.beat(pool, "d1", "{}")
+    await queue.steer(pool, 0.1, "{}")
+    assert (await queue.set_policy(pool, {"valve_ms": 5}, by="ops")).policy.valve_ms == 5
     assert len(await queue.inspect.dispatchers(pool)) == 1
     assert await queue.retier(pool, [first, second], "flex") == [None, None]
     assert await queue.cancel(first) == "cancelled"

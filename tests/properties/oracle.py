@@ -14,6 +14,17 @@ from fairlane.model import Limits, Policy, TierGate
 
 MILLION = 1_000_000
 BURST_US = 5_000_000
+GAMMA_FIRST = 0.2
+
+
+def bucket(output: int) -> int:
+    """Of the classes: outputs up to 1, 4, 16, … tokens, ten in all."""
+    return next(n for n in range(10) if output <= 4**n or n == 9)
+
+
+def kept(number: float) -> float:
+    """As Redis keeps it."""
+    return float(f"{number:.3f}")
 
 
 @dataclass
@@ -35,6 +46,7 @@ class OracleJob:
     dead: bool = False
     backend: str = ""
     charged: int = 0
+    started: int = 0
     lease_until: int | None = None  # not None while a lease counts, whatever the state
 
     @property
@@ -77,6 +89,8 @@ class Oracle:
         self.backends: dict[str, OracleBackend] = {}
         self.paused = False
         self.seq = self.valve = self.valved_at = 0
+        self.classes: dict[tuple[str, int], tuple[int, float]] = {}  # n, w in ms
+        self.work: dict[str, tuple[int, float, float]] = {}  # n, mean output in tokens, ms per 1,000 tokens
 
     # --- what follows from the jobs -----------------------------------------------------------------------------------
 
@@ -96,13 +110,38 @@ class Oracle:
         units = 1000 * max(1, tokens) if self.policy.fairness == "tokens" else MILLION
         return math.floor(units / self.tenants[tenant].limits.weight)
 
-    def boost(self, expected_ms: int) -> int:
-        """b(γ, w) = (1/γ)·ln(1/(1 - e^(-γw))), capped, in ms."""
-        gamma = self.policy.gamma / 1000
+    @property
+    def gamma(self) -> float:
+        """Per ms; where the policy leaves it to a thermostat that nobody runs, what it begins with."""
+        return (GAMMA_FIRST if self.policy.gamma is None else self.policy.gamma) / 1000
+
+    def boost(self, tenant: str, tier: str, size: tuple[int, int], guess: int) -> int:
+        """b(γ, w) = (1/γ)·ln(1/(1 - e^(-γw))), capped, in ms; w as its class showed it, or its tier, or a guess."""
+        work, gamma = self.work.get(tier), self.gamma
+        expected = self.classes.get((tenant, bucket(size[1])), (0, 0.0))[1]
+        if not expected:
+            expected = (size[0] + 2 * min(size[1], work[1])) * work[2] / 1000 if work else guess
         if gamma <= 0:
             return 0
-        short = 1 - math.exp(-min(50, gamma * max(1, expected_ms)))
+        short = 1 - math.exp(-min(50, gamma * max(1, expected)))
         return math.floor(min(self.policy.boost_max_ms, math.log(1 / short) / gamma))
+
+    def learn(self, job: OracleJob, usage: tuple[int, int] | None) -> None:
+        """w = ln(M)/γ, where M is the mean of e^(γS) over the service times S of a class."""
+        took, gamma, key = max(1, self.now - job.started), self.gamma, (job.tenant, bucket(job.output))
+        n, w = self.classes.get(key, (0, 0.0))
+        part = 1 / min(n + 1, 50)
+        if gamma > 0:
+            top = gamma * max(w, took)
+            w = (top + math.log((1 - part) * math.exp(gamma * w - top) + part * math.exp(gamma * took - top))) / gamma
+        else:
+            w += part * (took - w)
+        self.classes[key] = (n + 1, kept(w))
+        if usage and sum(usage):
+            n, output, ms = self.work.get(job.tier, (0, 0.0, 0.0))
+            part = 1 / min(n + 1, 100)
+            ms += part * (1000 * took / (usage[0] + 2 * usage[1]) - ms)
+            self.work[job.tier] = (n + 1, kept(output + part * (usage[1] - output)), kept(ms))
 
     def score(self, tier: str, tenant: str) -> int:
         """The place in the ring: virtual time less the credit of the head, at most one turn."""
@@ -243,6 +282,7 @@ class Oracle:
             self.finish(job, "expired")
             return None
         job.state, job.backend, job.lease_until = "leased", backend, self.now + self.policy.lease_ms
+        job.started = self.now
         job.tries, job.token, job.charged = job.tries + 1, job.token + 1, self.cost(tenant, job.tokens)
         ring.clock = max(ring.clock, ring.v[tenant])
         ring.v[tenant] += job.charged
@@ -252,7 +292,12 @@ class Oracle:
         self.place(tenant)
         return job.name
 
-    def end_lease(self, job: OracleJob, *, usage: tuple[int, int] | None = None, refund: bool = False) -> None:
+    def end_lease(
+        self, job: OracleJob, *, usage: tuple[int, int] | None = None, refund: bool = False, told: bool = False
+    ) -> None:
+        """`told`: what was charged at the pop stays if no usage is reported."""
+        if not usage and not refund and not told and job.tier in self.work:
+            self.charge_time(job)
         if usage:
             if self.policy.fairness == "tokens":
                 self.correct(job, self.cost(job.tenant, usage[0] + 2 * usage[1]) - job.charged)
@@ -263,13 +308,23 @@ class Oracle:
         job.lease_until = None
         self.place(job.tenant)
 
+    def charge_time(self, job: OracleJob) -> None:
+        """Nobody said what it used: as much of the estimate as its tier's jobs use in the time that it ran."""
+        used = min(job.tokens, math.floor(1000 * max(0, self.now - job.started) / self.work[job.tier][2]))
+        if self.policy.fairness == "tokens":
+            self.correct(job, self.cost(job.tenant, used) - job.charged)
+        if job.tokens:
+            self.charge_rates(job.tenant, 0, -math.floor((1 - used / job.tokens) * (job.input + job.output)))
+
     def wait_again(self, job: OracleJob, due: int | None = None) -> str:
         job.state, job.due = ("queued", job.due) if due is None else ("delayed", due)
         self.seat(job.tenant)
         return job.state
 
     def settle(self, job: OracleJob, state: str, usage: tuple[int, int] | None) -> str:
-        self.end_lease(job, usage=usage)
+        self.end_lease(job, usage=usage, told=state == "succeeded")
+        if state == "succeeded":
+            self.learn(job, usage)
         if job.state == "leased":
             job.state = state
         return job.state
@@ -316,7 +371,7 @@ class Oracle:
         ]
 
     def lose(self, job: OracleJob) -> None:
-        self.end_lease(job)
+        self.end_lease(job, told=True)
         if job.state != "leased":
             return
         job.token += 1

@@ -56,10 +56,10 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(
         fairness=st.sampled_from(["requests", "tokens"]),
-        gamma=st.sampled_from([0.0, 0.05, 0.2]),
+        gamma=st.sampled_from([0.0, 0.05, None]),
         most=st.sampled_from([6, 1000, 1000]),
     )
-    def begin(self, fairness: Any, gamma: float, most: int) -> None:
+    def begin(self, fairness: Any, gamma: float | None, most: int) -> None:
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.client = connect(self.url)
@@ -108,7 +108,7 @@ class SchedulerMachine(RuleBasedStateMachine):
                 accepted.append(name)
             state = "delayed" if delay else "queued"
             job = OracleJob(
-                name, tenant, tier, 0, oracle.now, *size, oracle.boost(expected), most, state,
+                name, tenant, tier, 0, oracle.now, *size, oracle.boost(tenant, tier, size, expected), most, state,
                 due=oracle.now + delay if delay else None, deadline=None if deadline is None else oracle.now + deadline,
             )  # fmt: skip
             assert (oracle.submit(name, job) == "full") == isinstance(answer, QueueFull)

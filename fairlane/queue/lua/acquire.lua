@@ -36,11 +36,11 @@ read_turns()
 local till = now + pool.lease_ms
 local record, bytes, passed = int(call_no), 0, 0
 while #reply < n and bytes < BYTES_MOST and passed < PASSED_MOST do
-  local tier, backend = next_turn()
+  local tier, backend, gate_tier = next_turn()
   if not tier then
     break
   end
-  local id, token, size = pop(tier, backend, dispatcher, till, reply)
+  local id, token, size = pop(tier, backend, gate_tier, dispatcher, till, reply)
   if id then
     record, bytes = record .. ' ' .. id .. '=' .. token, bytes + size
   else

@@ -1,7 +1,7 @@
 -- Adds, drains, undrains, marks as down, or removes a backend. A new one gets one job at a time until it is observed.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', backend, add | drain | undrain | down | reopen | remove, spec (JSON: its address) | ''
+-- ARGV     now | '', backend, add | drain | undrain | down | reopen | no_priority | remove, spec (JSON: its address) | ''
 -- returns  nothing
 -- errors   NOTFOUND; FULL a pool has 64 backends at the most; INUSE <live> it still has leases: drain it first
 -- events   none; PUBLISH control if anything changed, wake when one was added or undrained
@@ -64,6 +64,10 @@ elseif act == 'drain' then
   changed = set_status('draining')
 elseif act == 'undrain' then
   changed = set_status('up')
+elseif act == 'no_priority' then -- it refuses that field, as long as its epoch lasts
+  local epoch = redis.call('HGET', key, 'epoch') or '0'
+  changed = redis.call('HGET', key, 'no_priority') ~= epoch
+  redis.call('HSET', key, 'no_priority', epoch)
 elseif act == 'reopen' then -- it answers, although its metrics teach nothing
   changed = status == 'down' and set_status('up')
 else -- down, unless it drains

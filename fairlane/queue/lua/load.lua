@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | ''
--- returns  now, {tier, waiting, in flight, 1 if it is runnable | 0, …}, {name, {the backend's hash}, …}
+-- returns  now, {tier, waiting, in flight, 1 if it is runnable | 0, …}, {name, {the backend's hash}, …}, the policy's version,
+--          what the last steering found (JSON)
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(K + B · K)
@@ -19,4 +20,4 @@ end
 for name in string.gmatch(pool.backends or '', '%S+') do
   backends[#backends + 1], backends[#backends + 2] = name, redis.call('HGETALL', backend_key(name))
 end
-return {int(now), work, backends}
+return {int(now), work, backends, tonumber(pool.version) or 0, pool.steer or '{}'}

@@ -19,6 +19,7 @@ end
 
 local t = tenant_of(job.tenant)
 if not FROM.release[job.state] then
+  charge_time(job, t)
   end_lease(job, t, false)
   write_ends()
   return retire(job)

@@ -2,14 +2,15 @@
 -- Repeated with the same token it changes nothing.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', id, token, delay ms, outcome word, status | '', result | '', error (JSON), input | '', output | ''
+-- ARGV     now | '', id, token, delay ms, outcome word, status | '', result | '', error (JSON), input | '', output | '',
+--          1 if it was the backend's own fault | ''
 -- returns  the job's state
 -- errors   NOTFOUND; LOST the lease ended, another may hold the job
 -- events   when dead: settled, one entry in `events`; PUBLISH settled:<id>, wake
 -- cost     O(log N)
 -- include: lease outcome return
 
-local pause, outcome, status, result, failure, input, output = unpack(ARGV, 4, 10)
+local pause, outcome, status, result, failure, input, output, fault = unpack(ARGV, 4, 11)
 local job, held = claim(ARGV[2], ARGV[3])
 if not job.state then
   return refuse(job)
@@ -41,6 +42,11 @@ end
 local t = tenant_of(job.tenant)
 if input ~= '' then
   charge_usage(job, t, input, output)
+else
+  charge_time(job, t)
+end
+if fault ~= '' then
+  one_more(faults, job.backend)
 end
 end_lease(job, t, false)
 local state = go_on(t)

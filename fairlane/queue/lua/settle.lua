@@ -9,7 +9,7 @@
 -- errors   none
 -- events   settled, one entry in `events` each; PUBLISH settled:<id>, wake
 -- cost     O(log N) a lease
--- include: lease outcome
+-- include: lease outcome class
 
 local STRIDE = 8
 local words = {}
@@ -28,6 +28,14 @@ local function settle(id, token, state, status, result, failure, input, output)
   if input ~= '' then
     charge_usage(job, t, input, output)
     usage = input .. ' ' .. output
+  elseif state == 'failed' then
+    charge_time(job, t)
+  end
+  if state == 'succeeded' then
+    learn(job, input, output)
+  end
+  if state == 'failed' then -- what the backend could not do is tried again (retry): it refused this
+    one_more(rejected, job.backend)
   end
   end_lease(job, t, state == 'succeeded')
   if not FROM.settle[job.state] then -- cancelled while it ran: that outcome stands
@@ -42,4 +50,5 @@ for a = 2, #ARGV, STRIDE do
   words[#words + 1] = settle(unpack(ARGV, a, a + STRIDE - 1))
 end
 write_ends()
+write_stats()
 return words

@@ -1,5 +1,5 @@
 -- What a turn really cost, when it is known only afterwards.
--- include: ring
+-- include: ring class
 
 -- Corrects the tenant's virtual time by `by`, in the ring or in `left`, whichever holds it. Who is in neither would come
 -- back where newcomers start: a debt is kept for it from there, and absence earns nothing.
@@ -24,6 +24,22 @@ local function charge_usage(job, t, input, output)
     correct(job.tier, t, turn_cost(t, input + 2 * output) - job.charged)
   end
   charge_rates(t, 0, input + output - job.input - job.output)
+end
+
+-- An attempt ended without a report: charges as much of the estimate as its tier's jobs use in the time that it ran.
+local function charge_time(job, t)
+  local work = work_of(job.tier)
+  if work.n == 0 then
+    return
+  end
+  local estimate = job.input + 2 * job.output
+  local used = math.min(estimate, math.floor(1000 * math.max(0, now - job.started) / work.b))
+  if pool.fairness == 'tokens' then
+    correct(job.tier, t, turn_cost(t, used) - job.charged)
+  end
+  if estimate > 0 then
+    charge_rates(t, 0, -math.floor((1 - used / estimate) * (job.input + job.output)))
+  end
 end
 
 -- Gives back the whole turn: the job did not run.

@@ -10,9 +10,12 @@ local function read_backends(asking)
   for i, tier in ipairs(asking) do
     fields[4 + i] = 'gate:' .. tier
   end
+  if pool.affinity == 'prefix' then
+    fields[#fields + 1] = 'epoch'
+  end
   for name in string.gmatch(pool.backends or '', '%S+') do
     local h = redis.call('HMGET', backend_key(name), unpack(fields))
-    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), opened = {}, status = h[3], gates = {}, limits = {},
+    local b = {name = name, live = (h[1] or 0) - (h[2] or 0), opened = {}, status = h[3], gates = {}, limits = {}, epoch = h[5 + #asking] or '0',
                stale = now - (h[4] or 0) > tonumber(pool.stale_ms)}
     for i, tier in ipairs(asking) do
       b.gates[tier] = h[4 + i]

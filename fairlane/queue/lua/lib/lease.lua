@@ -5,10 +5,10 @@
 local function load_lease(id)
   local state, spec, token, lease, tries, deadline, batch, attempts = unpack(
     redis.call('HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'batch', 'attempts'))
-  local tenant, tier, seq, _, _, input, output, most = read_spec(spec or '')
+  local tenant, tier, seq, at, _, input, output, most = read_spec(spec or '')
   local backend, started, charged = string.match(lease or '', '(%S+) (%S+) (%S+)')
-  return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, input = input, output = output,
-          max = most, backend = backend, started = started, charged = charged, tries = tries, deadline = deadline,
+  return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, at = at, input = input, output = output,
+          max = most, backend = backend, started = started, began = state == 'leased' and started, charged = charged, tries = tries, deadline = deadline,
           batch = batch, attempts = attempts}
 end
 
@@ -20,6 +20,7 @@ local function claim(id, token)
 end
 
 local ended, unfinished, left_tier = {}, {}, {} -- leases that this call ended, by backend and by tier
+local faults, rejected = {}, {} -- of those, attempts that failed by the backend's own fault, and by the caller's
 
 local function one_more(counts, name)
   counts[name] = (counts[name] or 0) + 1
@@ -45,6 +46,12 @@ local function write_ends()
   end
   for backend, n in pairs(unfinished) do
     redis.call('HINCRBY', backend_key(backend), 'unfinished', n)
+  end
+  for backend, n in pairs(faults) do
+    redis.call('HINCRBY', backend_key(backend), 'faults', n)
+  end
+  for backend, n in pairs(rejected) do
+    redis.call('HINCRBY', backend_key(backend), 'rejected', n)
   end
   for tier, n in pairs(left_tier) do
     redis.call('HINCRBY', pool_key, 'inflight:' .. tier, -n)

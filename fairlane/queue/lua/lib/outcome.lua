@@ -2,7 +2,7 @@
 -- of finished jobs, the event for webhooks and batches, and the word to those who wait.
 -- include: pool job
 
--- job: id, tenant, deadline, batch. keep: a lease still counts for it, so that its hash must stay until that ends.
+-- job: id, tenant, tier, at, deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
 -- more: attempts, status, result, error (JSON), usage; what is '' is left out.
 local function conclude(job, state, keep, more)
   if job.deadline then
@@ -19,7 +19,9 @@ local function conclude(job, state, keep, more)
     redis.call('PEXPIRE', job_key(job.id), pool.result_ttl_ms)
   end
   redis.call('ZADD', done_key, now, job.id)
-  redis.call('XADD', events_key, '*', 'job', job.id, 'state', state, 'tenant', job.tenant, 'batch', job.batch or '')
+  local times = table.concat({job.tier, job.at, job.began or '-', now, more and more.usage or ''}, ' ')
+  redis.call('XADD', events_key, '*', 'job', job.id, 'state', state, 'tenant', job.tenant, 'batch', job.batch or '',
+             'times', times)
   redis.call('PUBLISH', settled_key(job.id), state)
 end
 

@@ -1,5 +1,5 @@
 -- One pop: the first tenant of a tier's ring, the head of its line, a lease on a backend.
--- include: turn numbers hold outcome
+-- include: turn numbers hold outcome prefix
 
 -- The first write of acquire, which must free (drain.lua).
 local function take_head(tier, tenant, head)
@@ -34,15 +34,14 @@ end
 local function pass_over(tier, t, front, after, state)
   reseat(tier, t, front, after)
   if FROM.expire[state] then
-    local job = load_job(front.id, 'deadline', 'batch')
-    job.tenant = t.name
+    local job = load_job(front.id, 'spec', 'deadline', 'batch')
     expire(job)
   end
 end
 
--- Leases the next job of `tier` on backend `b` until `till`, and appends what its dispatcher gets to know to the reply.
+-- Leases the next job of `tier` until `till`, on backend `b` or on one that its prompt is nearer to, and appends what its dispatcher gets to know to the reply.
 -- Returns its id, token and size, or nil if it passed over one that cannot run.
-local function pop(tier, b, dispatcher, till, reply)
+local function pop(tier, b, gate_tier, dispatcher, till, reply)
   local first = redis.call('ZRANGE', ring_key(tier), 0, 0, 'WITHSCORES')
   local t, numbers = tenant_of(first[1]), numbers_of(tier)
   local front, after = line_front(tier, t.name)
@@ -54,6 +53,11 @@ local function pop(tier, b, dispatcher, till, reply)
   pool.waiting, numbers.waiting = pool.waiting - 1, numbers.waiting - 1
   if not FROM.acquire[state] or deadline and tonumber(deadline) <= now then
     return pass_over(tier, t, front, after, state)
+  end
+  local hashes = pool.affinity == 'prefix' and redis.call('HGET', job_key(id), 'prefix')
+  if hashes then
+    b = nearest(gate_tier, b, hashes)
+    remember(b, hashes)
   end
   local charged = charge_turn(tier, t, first[2], front, after)
   tries, token = (tries or 0) + 1, (token or 0) + 1

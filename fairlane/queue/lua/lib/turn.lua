@@ -45,7 +45,7 @@ local function own_turn()
       local backend = open_backend(tier)
       if backend then
         served[tier] = true
-        return tier, backend
+        return tier, backend, tier
       end
       shut[tier] = true -- live leases only grow within a call: it stays shut
       refuse_tier(tier)
@@ -58,29 +58,29 @@ local function valve_turn(late)
   local backend = open_backend(tiers()[1])
   if backend then
     turns.valved_at = now
-    return late, backend
+    return late, backend, tiers()[1]
   end
 end
 
--- Returns the tier and the backend of the next pop, or nil.
+-- Returns the tier and the backend of the next pop, and the tier whose gate lets it through; or nil.
 local function next_turn()
   local late, wait = arrears()
   local due = 0 -- of the valve, in millionths of a turn: one in sixteen pops at first, growing with the wait to one in four
   if late then
     due = turns.valve + math.min(MILLION / 4, math.floor(MILLION * wait / (16 * turns.valve_ms)))
     if due >= MILLION then
-      local tier, backend = valve_turn(late)
+      local tier, backend, gate_tier = valve_turn(late)
       if tier then
         turns.valve = due - MILLION
-        return tier, backend
+        return tier, backend, gate_tier
       end
     end
   end
-  local tier, backend = own_turn()
+  local tier, backend, gate_tier = own_turn()
   if tier then
     turns.valve = math.min(due, MILLION)
   elseif late and now - turns.valved_at >= turns.valve_ms / 16 then
     return valve_turn(late) -- nothing passes its own gate: no pops to have a share of, so one now and then
   end
-  return tier, backend
+  return tier, backend, gate_tier
 end
