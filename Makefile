@@ -69,10 +69,25 @@ bench-dispatch: $(READY) ## Measure the dispatcher on simulated backends and nul
 bench-capacity: $(READY) ## Measure the learner of capacities in virtual time (about 3 minutes)
 	$(BIN)/python -m benchmarks.capacity
 
+.PHONY: bench-scrape
+bench-scrape: $(READY) ## Measure what reading a metrics page costs, beside prometheus_client's parser
+	$(BIN)/python -m benchmarks.scrape
+
 .PHONY: bench-vllm
 bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_DIR; through `fairlane up` too
 	$(BIN)/python -m benchmarks.vllm
 	$(BIN)/python -m benchmarks.vllm --up
+
+.PHONY: bench-tiers
+bench-tiers: $(READY) ## Measure tiers beside an ideal scheduler, and two backends as one pool, simulated and real (30 min)
+	$(BIN)/python -m benchmarks.tiers --simulated
+	$(BIN)/python -m benchmarks.two --simulated
+	$(BIN)/python -m benchmarks.tiers
+	$(BIN)/python -m benchmarks.two
+
+.PHONY: bench-boost
+bench-boost: $(READY) ## Measure in virtual time what the boost and its thermostat are worth (about 5 minutes)
+	$(BIN)/python -m benchmarks.boost
 
 .PHONY: bench-api
 bench-api: $(READY) ## Measure the front door: what it adds to one request, and how soon many waiters are told

@@ -72,7 +72,7 @@ class Result:
 
     @property
     def light_p95_s(self) -> float:
-        return sorted(self.light_s)[math.ceil(0.95 * len(self.light_s)) - 1] if self.light_s else math.inf
+        return quantile(self.light_s, 0.95)
 
     @property
     def light_max_s(self) -> float:
@@ -101,6 +101,11 @@ class Result:
             f"waiting ≤ {FEW_WAITING} in {'no' if share is None else f'{share:.1%} of {len(self.waiting)}'} polls, "
             f"most {max((waiting for _, waiting in self.waiting), default=0)}; failed {self.failed}"
         )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The least value that `share` of them do not exceed; infinite if there are none."""
+    return sorted(values)[math.ceil(share * len(values)) - 1] if values else math.inf
 
 
 @dataclass

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Final
 
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from benchmarks.figures import Figure, table
@@ -53,30 +56,38 @@ def _engine(labels: str) -> list[str]:
     return lines
 
 
-def cost_ms(text: bytes, family: str | None) -> list[float]:
+def cost_ms(read: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
     """CPU time, sorted, so that a busy machine's waits do not count."""
     times: list[float] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.thread_time()
-        read_page(text, family)
+        read()
         times.append(1000 * (time.thread_time() - began))
     return sorted(times)
 
 
+def whole(text: bytes) -> int:
+    """The yardstick: prometheus_client's own parser, which reads every line."""
+    return sum(len(family.samples) for family in text_string_to_metric_families(text.decode()))
+
+
 def main() -> None:
     text = page(PAGE_BYTES)
+    whole_ms = cost_ms(partial(whole, text), ROUNDS // 10)[0]
     figures: list[Figure] = []
     for name, family in (("family known", "vllm"), ("family found out", None)):
-        times = cost_ms(text, family)
+        times = cost_ms(partial(read_page, text, family))
         figures.append(
             Figure(
                 f"a page of {len(text) // 1000} kB, {name}",
                 times[0],
                 "ms",
+                yardstick=whole_ms,
                 target=f"< {LIMIT_MS:g} ms",
                 holds=times[0] < LIMIT_MS,
                 digits=2,
                 note=f"median {median(times):.2f}",
+                yardstick_note="prometheus_client's parser",
             )
         )
     Console().print(table(figures, f"reading a metrics page, CPU time, best of {ROUNDS}"))

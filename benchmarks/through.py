@@ -32,13 +32,15 @@ class Fairlane:
         self.pool = pool
         self._signals = signals
 
-    def spec(self, tenant: str, body: dict[str, Any]) -> JobSpec:
-        head = Head("/v1/chat/completions", self.pool.name).encode()
-        return JobSpec(tenant, "default", json.dumps(body).encode(), head=head, output_tokens=body.get("max_tokens", 0))
+    def spec(self, tenant: str, body: dict[str, Any], tier: str = "default", prefix: tuple[str, ...] = ()) -> JobSpec:
+        head, packed = Head("/v1/chat/completions", self.pool.name).encode(), json.dumps(body).encode()
+        return JobSpec(tenant, tier, packed, head=head, output_tokens=body.get("max_tokens", 0), prefix=prefix)
 
-    async def send(self, tenant: str, body: dict[str, Any]) -> None:
+    async def send(
+        self, tenant: str, body: dict[str, Any], tier: str = "default", prefix: tuple[str, ...] = ()
+    ) -> None:
         """One job, and the wait for its result. Raises RuntimeError if it does not succeed."""
-        submitted = await self.queue.submit(self.pool, self.spec(tenant, body))
+        submitted = await self.queue.submit(self.pool, self.spec(tenant, body, tier, prefix))
         job = await self.result(submitted.id)
         if job.state != "succeeded":
             raise RuntimeError(f"{job.id} {job.state}: {job.error}")

@@ -80,12 +80,26 @@ def verdict(pairs: list[tuple[Result, Result]], slots: int) -> bool:
     return all(held)
 
 
+def folder() -> Path:
+    """Where a vLLM is, if one is installed."""
+    return Path(os.environ.get("FAIRLANE_VLLM_DIR") or Path.home() / ".cache" / "fairlane-vllm")
+
+
+def installed() -> bool:
+    """If not, it says so."""
+    found = (folder() / "venv/bin/vllm").exists()
+    if not found:
+        print(f"Skipped: there is no vLLM in {folder()}. Name a running one by its URL, or another folder.")
+    return found
+
+
 @contextmanager
-def vllm(folder: Path, slots: int) -> Generator[str]:
-    """A vLLM of its own on a free port, ready when entered."""
+def vllm(slots: int, core: int | None = None) -> Generator[str]:
+    """A vLLM of its own on a free port, ready when entered; on one core only, if that is given."""
     port = free_port()
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
     command = [
-        "nice", "-n", "10", str(folder / "venv/bin/vllm"), "serve", str(folder / "tiny-llama"),
+        *pinned, "nice", "-n", "10", str(folder() / "venv/bin/vllm"), "serve", str(folder() / "tiny-llama"),
         "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "2048",
         "--max-num-seqs", str(slots), "--scheduling-policy", "priority", "--enforce-eager",
     ]  # fmt: skip
@@ -95,6 +109,8 @@ def vllm(folder: Path, slots: int) -> Generator[str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_TARGET_DEVICE": "cpu",
     }
+    if core is not None:
+        environment["VLLM_CPU_OMP_THREADS_BIND"] = str(core)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env=os.environ | environment, start_new_session=True
@@ -130,12 +146,10 @@ def main() -> None:
     parser.add_argument("--dispatchers", type=int, default=1)
     parser.add_argument("--up", action="store_true", help="Through `fairlane up`, HTTP all the way.")
     given = parser.parse_args()
-    folder = Path(os.environ.get("FAIRLANE_VLLM_DIR") or Path.home() / ".cache" / "fairlane-vllm")
-    if not given.url and not (folder / "venv/bin/vllm").exists():
-        print(f"Skipped: there is no vLLM in {folder}. Name a running one by its URL, or another folder.")
+    if not given.url and not installed():
         return
     shape = Shape(given.model, given.jobs, given.tokens)
-    with nullcontext(given.url) if given.url else vllm(folder, given.slots) as url:
+    with nullcontext(given.url) if given.url else vllm(given.slots) as url:
         if given.up:
             options = UpOptions(free_port(), given.dispatchers, (f"{shape.model}={url}",), "error")
             with tempfile.TemporaryDirectory() as data, running(options, data_dir=Path(data)) as (found, _):

@@ -10,11 +10,13 @@ from typing import Final
 
 import structlog
 
+from dispatcher import handover
 from dispatcher.backends.answer import Answer, CallFailed
 from dispatcher.backends.known import Backends
 from dispatcher.holds import Hold
 from dispatcher.meters import Meters
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, shuts_gate, verdict
+from dispatcher.policy.ejection import ERRORS_MOST
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
 from fairlane.errors import FairlaneError
 from fairlane.head import Head
 from fairlane.model import JobError
@@ -36,6 +38,7 @@ class Attempts:
         self._pool = pool
         self._backends = backends
         self._meters = meters
+        self._faults: dict[str, int] = {}  # in a row, by backend, as this process saw them
 
     async def run(self, hold: Hold) -> None:
         """Works for a lease until it has ended."""
@@ -54,8 +57,7 @@ class Attempts:
             return None
         hold.calling = True
         try:
-            backend = await self._backends.get(lease.backend)
-            return await backend.call(lease.id, _head(lease.head), lease.body)
+            return await handover.call(self._backends, lease, _head(lease.head))
         except CallFailed as failed:
             return failed
         except asyncio.CancelledError:
@@ -69,9 +71,8 @@ class Attempts:
 
     async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
         lease, pool = hold.lease, self._pool
-        if isinstance(outcome, CallFailed) and shuts_gate(outcome):
-            log.warning("backend_down", pool=pool.name, backend=lease.backend, reason=outcome.detail)
-            await self._close_gate(lease.backend)
+        fault = is_fault(outcome, own_timeout=_own_timeout(lease.head))
+        await self._judge(lease.backend, outcome, fault)
         usage = outcome.usage if isinstance(outcome, Answer) else None
         body = outcome.body if isinstance(outcome, Answer) else b""
         status = outcome.status if isinstance(outcome, Answer) else None
@@ -92,13 +93,29 @@ class Attempts:
             case TryAgain(delay_ms, error):
                 await self._write(
                     hold,
-                    lambda: self._queue.retry(pool, lease, error, delay_ms=delay_ms, result=body, usage=usage),
+                    lambda: self._queue.retry(
+                        pool, lease, error, delay_ms=delay_ms, result=body, usage=usage, fault=fault
+                    ),
                 )
 
     async def give_up(self, hold: Hold) -> None:
         """After a fault of our own: the job is tried again, and dead if it has brought down each of its attempts."""
         pause = pause_ms(hold.lease.attempt, random.random())
         await self._write(hold, lambda: self._queue.retry(self._pool, hold.lease, INTERNAL, delay_ms=pause))
+
+    async def _judge(self, backend: str, outcome: Answer | CallFailed, fault: bool) -> None:
+        """Shuts the gate of one that is down, or fails again and again, until the observer has looked at it.
+
+        That looks a few times a second: meanwhile one that fails at once would take, and fail, hundreds of jobs.
+        """
+        if isinstance(outcome, Answer) and not fault:
+            self._faults.pop(backend, None)
+        elif fault:
+            self._faults[backend] = self._faults.get(backend, 0) + 1
+        if shuts_gate(outcome) or (fault and self._faults[backend] >= ERRORS_MOST):
+            reason = outcome.detail if isinstance(outcome, CallFailed) else f"it answered {outcome.status}"
+            log.warning("backend_down", pool=self._pool.name, backend=backend, reason=reason)
+            await self._close_gate(backend)
 
     async def _close_gate(self, backend: str) -> None:
         try:
@@ -136,3 +153,10 @@ def _head(packed: bytes) -> Head:
         return Head.decode(packed)
     except ValueError as error:
         raise CallFailed("unsuitable", f"The job cannot be sent: {error}.") from error
+
+
+def _own_timeout(packed: bytes) -> bool:
+    try:
+        return _head(packed).timeout_s is not None
+    except CallFailed:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, Literal
 
 import structlog
@@ -49,7 +50,8 @@ class Holds:
         self._queue = queue
         self._pool = pool
         self._holds: dict[str, Hold] = {}
-        self._lease_s = pool.policy.lease_ms / 1000
+        self._lease_ms = pool.policy.lease_ms
+        self._lease_changed = asyncio.Event()
         self.changed = asyncio.Event()  # a hold has ended
 
     def __len__(self) -> int:
@@ -62,8 +64,14 @@ class Holds:
         """`asked_at`: loop time before the acquire was sent, so that we never believe in a lease for too long."""
         if old := self._holds.get(lease.id):
             old.stop("lost")  # its lease has ended, or this one would not have been given
-        hold = self._holds[lease.id] = Hold(lease, asked_at, self._pool.policy.lease_ms)
+        hold = self._holds[lease.id] = Hold(lease, asked_at, self._lease_ms)
         return hold
+
+    def follow(self, lease_ms: int) -> None:
+        """Leases last so long from now on. Those that are held are renewed to that at once."""
+        if lease_ms != self._lease_ms:
+            self._lease_ms = lease_ms
+            self._lease_changed.set()
 
     def drop(self, hold: Hold) -> None:
         # a lost job may be held again already, under a new lease
@@ -85,7 +93,7 @@ class Holds:
     async def keep_renewed(self) -> None:
         """Runs for ever. While Redis is away, work goes on until its lease has surely ended."""
         while True:
-            await asyncio.sleep(self._lease_s / RENEWALS)
+            await self._pause()
             holds = tuple(self)
             try:
                 await self._renew(holds)
@@ -95,14 +103,21 @@ class Holds:
                 log.exception("renew_broke", pool=self._pool.name)
             self._stop_ended()
 
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._lease_ms / 1000 / RENEWALS):
+                await self._lease_changed.wait()
+        self._lease_changed.clear()
+
     async def _renew(self, holds: tuple[Hold, ...]) -> None:
         if not holds:
             return
         asked_at = asyncio.get_running_loop().time()
+        lease_s = self._lease_ms / 1000
         words = await self._queue.renew(self._pool, [hold.lease for hold in holds])
         for hold, word in zip(holds, words, strict=True):
             if word == "ok":
-                hold.until = asked_at + self._lease_s
+                hold.until = asked_at + lease_s
             elif word == "cancelled" or self._holds.get(hold.lease.id) is hold:
                 hold.stop(word)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-WAITS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-SERVICES: Final = (0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
+from fairlane import metrics
 
 
 class Meters:
@@ -15,18 +12,9 @@ class Meters:
     attempt has ended."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("pool", "tier")
-        self._wait = Histogram(
-            "fairlane_wait_seconds", "From submit to lease.", labels, buckets=WAITS, registry=registry
-        )
-        self._service = Histogram(
-            "fairlane_service_seconds", "From lease to outcome.", labels, buckets=SERVICES, registry=registry
-        )
-        self._attempts = Counter(
-            "fairlane_attempts", "Attempts that ended, by the state that they left the job in.",
-            (*labels, "state"), registry=registry,
-        )  # fmt: skip
-
+        self._wait = metrics.histogram("fairlane_wait_seconds", registry)
+        self._service = metrics.histogram("fairlane_service_seconds", registry)
+        self._attempts = metrics.counter("fairlane_attempts_total", registry)
         self._waits: dict[tuple[str, str], Histogram] = {}
         self._ends: dict[tuple[str, str, str], tuple[Histogram, Counter]] = {}
 

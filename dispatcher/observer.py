@@ -9,7 +9,8 @@ import httpx
 import structlog
 
 from dispatcher.policy import headroom
-from dispatcher.watch import Rooms, Watch
+from dispatcher.steering import Steering
+from dispatcher.watch import Moment, Watch
 from fairlane.errors import FairlaneError
 from fairlane.model import PoolLoad
 from fairlane.queue.engine import Queue
@@ -22,11 +23,14 @@ log = structlog.get_logger()
 class Observer:
     """Starts a watch for each backend of the pool, and tells them which tiers are active."""
 
-    def __init__(self, queue: Queue, pool: Pool, client: httpx.AsyncClient, interval_s: float) -> None:
+    def __init__(
+        self, queue: Queue, pool: Pool, client: httpx.AsyncClient, interval_s: float, tenants_most: int = 20
+    ) -> None:
         self._queue = queue
         self._pool = pool
         self._client = client
         self._interval_s = interval_s
+        self._tenants_most = tenants_most
         self._watches: dict[str, tuple[Watch, asyncio.Task[None]]] = {}
         self._active_at: dict[str, float] = {}
         self._redis_ms = 0
@@ -34,14 +38,19 @@ class Observer:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        steering = asyncio.create_task(Steering(self._queue, self._pool, self._tenants_most).run())
         try:
             while True:
                 try:
-                    self._follow(await self._queue.inspect.load(self._pool))
+                    load = await self._queue.inspect.load(self._pool)
+                    if load.version != self._pool.version:
+                        self._pool = await self._queue.pools.read(self._pool.code)
+                    self._follow(load)
                 except FairlaneError as error:
                     log.warning("load_not_read", pool=self._pool.name, error=error.code)
                 await asyncio.sleep(self._interval_s)
         finally:
+            steering.cancel()
             for name in tuple(self._watches):
                 self._end(name)
 
@@ -56,13 +65,14 @@ class Observer:
                 self._end(name)
         for view in load.backends:
             if view.spec and view.name not in self._watches:
-                watch = Watch(self._queue, self._pool, view, view.spec, self._client, self._rooms, self._interval_s)
+                watch = Watch(self._queue, view, view.spec, self._client, self._moment, self._interval_s)
                 self._watches[view.name] = (watch, asyncio.create_task(watch.run()))
 
-    def _rooms(self) -> Rooms:
-        now = asyncio.get_running_loop().time()
-        active = [now - self._active_at.get(tier, -ACTIVE_S) < ACTIVE_S for tier in self._pool.policy.tiers]
-        return Rooms(headroom.rooms(active), self._redis_ms + round(1000 * (now - self._read_at)))
+    def _moment(self) -> Moment:
+        now, policy = asyncio.get_running_loop().time(), self._pool.policy
+        active = [now - self._active_at.get(tier, -ACTIVE_S) < ACTIVE_S for tier in policy.tiers]
+        rooms = headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
+        return Moment(self._pool, rooms, self._redis_ms + round(1000 * (now - self._read_at)))
 
     def _end(self, name: str) -> None:
         _, task = self._watches.pop(name)

@@ -118,7 +118,7 @@ class Dispatcher:
         log.info("serving", pool=pool.name, dispatcher=self._name)
         backends = Backends(self._queue, pool, over_http)
         worker = Worker(self._queue, pool, self._name, backends, self._meters, self._options)
-        observer = Observer(self._queue, pool, scraping, self._settings.scrape_s)
+        observer = Observer(self._queue, pool, scraping, self._settings.scrape_s, self._settings.metrics_tenants)
         offices = (
             Office(self._queue, pool, "observer", self._name, observer.run),
             Office(self._queue, pool, "sweeper", self._name, lambda: sweep_forever(self._queue, pool)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -13,28 +13,38 @@ import structlog
 
 from dispatcher.backends.address import authorization
 from dispatcher.backends.answer import CallFailed
-from dispatcher.backends.scrape import Reading, ScrapeFailed, scrape, token_ms
-from dispatcher.policy import capacity, gate
+from dispatcher.backends.scrape import MetricsPage, Reading, ScrapeFailed, token_ms
+from dispatcher.policy import capacity, ejection, gate
 from dispatcher.policy.blind import slots_without_metrics
 from dispatcher.policy.capacity import Capacity, Scrape
-from dispatcher.policy.gate import Load
+from dispatcher.policy.ejection import Health
+from dispatcher.policy.gate import Load, Tuning
+from dispatcher.seen import fields, remembered
 from fairlane.errors import FairlaneError, NotFound
-from fairlane.model import BackendSpec, BackendView, TierGate
+from fairlane.model import BackendCounts, BackendSpec, BackendView, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
 SOON_S: Final = 0.1
 IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does not become stale
 NULL_SLOTS: Final = 10_000
+NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
+NEW: Final = {"faults": 0, "answered": 0}  # a new backend's health: all that it was sent counts
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
-    """The tiers' rooms now, from the highest down, and Redis's time in ms."""
+class Moment:
+    """The pool as it stands, the rooms of its tiers from the highest down, and Redis's time in ms."""
 
-    shares: Sequence[float]
+    pool: Pool
+    rooms: Sequence[float]
     now_ms: int
+
+    @property
+    def tuning(self) -> Tuning:
+        policy = self.pool.policy
+        return Tuning(theta=policy.theta, kv_most=policy.kv_most, slow_ms=policy.slow_ms)
 
 
 class Watch:
@@ -43,22 +53,25 @@ class Watch:
     def __init__(
         self,
         queue: Queue,
-        pool: Pool,
         view: BackendView,
         spec: BackendSpec,
         client: httpx.AsyncClient,
-        rooms: Callable[[], Rooms],
+        moment: Callable[[], Moment],
         interval_s: float,
     ) -> None:
         self._queue = queue
-        self._pool = pool
         self._name = view.name
         self.spec = spec
         self._client = client
-        self._rooms = rooms
+        self._page = MetricsPage(spec.url, spec.family)
+        self._moment = moment
         self._interval_s = interval_s
-        self._known, self._slow = _remembered(view.seen)
+        self._seen = fields(view.seen)
+        self._known = remembered(Capacity, self._seen.get("capacity"))
+        self._health = remembered(Health, self._seen.get("health", NEW))
+        self._slow = self._seen.get("slow") is True
         self._before: Reading | None = None
+        self._restarted = False  # and nobody was told yet
         self._trouble = ""
 
     async def run(self) -> None:
@@ -70,33 +83,45 @@ class Watch:
                 pause_s = await self._once()
             except NotFound:
                 return
-            except ScrapeFailed as failed:
-                await self._failed(failed)
             except FairlaneError as error:
-                log.warning("observe_failed", pool=self._pool.name, backend=self._name, error=error.code)
+                log.warning("observe_failed", pool=self._moment().pool.name, backend=self._name, error=error.code)
             took_s = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(0.0, pause_s - took_s))
 
     async def _once(self) -> float:
         """One scrape; returns the time from its start to the next one's, in s."""
+        found = await self._scrape()
+        view = await self._queue.inspect.backend(self._moment().pool, self._name)
+        moment = self._moment()
+        was_well = self._health.most is None
+        self._health = ejection.judge(self._health, moment.now_ms, view.faults, view.answered, live=view.counts.live)
+        if was_well and self._health.ejected:
+            log.warning("backend_ejected", pool=moment.pool.name, backend=self._name, level=self._health.level)
+        if isinstance(found, Reading):
+            self._recovered()
+            return await self._learn(found, view, moment)
+        if found is None:
+            await self._open_wide(self.spec.slots or NULL_SLOTS, {"family": "null"}, view, moment)
+        else:
+            await self._go_blind(found, view, moment)
+        return self._interval_s
+
+    async def _scrape(self) -> Reading | ScrapeFailed | None:
+        """None: there is nothing to scrape."""
         if self.spec.url.startswith("null:"):
-            return await self._open_wide(self.spec.slots or NULL_SLOTS, {"family": "null"})
+            return None
         try:
-            reading = await scrape(self._client, self.spec.url, self.spec.family, headers=authorization(self.spec))
+            return await self._page.scrape(self._client, headers=authorization(self.spec))
         except CallFailed as failed:  # we have no key for it
-            raise ScrapeFailed("status", failed.detail) from failed
+            return ScrapeFailed("status", failed.detail)
         except ScrapeFailed as failed:
-            learned = self._learned
-            slots = slots_without_metrics(failed.reason, failed.answered, slots=self.spec.slots, learned=learned)
-            if slots is None:
-                raise
-            self._report(failed)
-            return await self._open_wide(slots, {"family": None, "missing": [*failed.missing], "why": str(failed)})
-        self._recovered()
-        view = await self._queue.inspect.backend(self._pool, self._name)
-        rooms = self._rooms()
+            return failed
+
+    # --- its metrics can be read --------------------------------------------------------------------------------------
+
+    async def _learn(self, reading: Reading, view: BackendView, moment: Moment) -> float:
         page = Scrape(
-            now_ms=rooms.now_ms,
+            now_ms=moment.now_ms,
             running=reading.running,
             waiting=reading.waiting,
             live=view.counts.live,
@@ -105,11 +130,51 @@ class Watch:
             progress=reading.progress,
             started_at=reading.started_at,
         )
+        if self._known.fresh_at_ms and capacity.restarted(self._known, page):
+            self._restarted, self._health = True, Health(faults=view.faults, answered=view.answered)
         fresh_at, early = self._known.fresh_at_ms, capacity.soon(self._known, page)
-        self._known = capacity.learn(self._known, page, gate.theta(0))
+        self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:
-            await self._write(reading, view, rooms)
+            gates = self._gates(reading, moment)
+            await self._observe(gates, view, view.counts, moment)
+        else:
+            await self._keep_shut(view, moment)
         return SOON_S if early else self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
+
+    def _gates(self, reading: Reading, moment: Moment) -> Sequence[TierGate]:
+        """What each tier may send there; the numbers behind it are in `_seen`."""
+        per_token_ms = token_ms(self._before, reading)
+        self._before = reading
+        self._slow = gate.is_slow(self._slow, per_token_ms, moment.tuning)
+        load = Load(reading.waiting, reading.kv, per_token_ms)
+        self._seen = {
+            "family": reading.family,
+            "running": reading.running,
+            "waiting": reading.waiting,
+            "kv": reading.kv,
+            "token_ms": per_token_ms,
+            "slow": self._slow,
+            "rooms": [round(share, 3) for share in moment.rooms],
+            "missing": list(reading.missing),
+            "capacity": asdict(self._known),
+        }
+        return gate.gates(self._known, load, moment.rooms, slow=self._slow, tuning=moment.tuning)
+
+    # --- they cannot --------------------------------------------------------------------------------------------------
+
+    async def _go_blind(self, failed: ScrapeFailed, view: BackendView, moment: Moment) -> None:
+        """Its metrics grow stale by themselves. One that takes no connection is down; one that answers is not."""
+        self._report(failed, moment.pool)
+        slots = slots_without_metrics(failed.reason, failed.answered, slots=self.spec.slots, learned=self._learned)
+        if slots is not None:
+            seen = {"family": None, "missing": [*failed.missing], "why": str(failed)}
+            await self._open_wide(slots, seen, view, moment)
+        elif failed.reason == "unreachable":
+            await self._queue.set_backend(moment.pool, self._name, "down")
+        else:
+            if failed.reason != "timeout":
+                await self._queue.set_backend(moment.pool, self._name, "reopen")
+            await self._keep_shut(view, moment)
 
     @property
     def _learned(self) -> int | None:
@@ -118,63 +183,49 @@ class Watch:
             return None
         return 1 if self._known.ramp else self._known.k
 
-    async def _write(self, reading: Reading, view: BackendView, rooms: Rooms) -> None:
-        per_token_ms = token_ms(self._before, reading)
-        self._before = reading
-        self._slow = gate.is_slow(self._slow, per_token_ms)
-        load = Load(reading.waiting, reading.kv, per_token_ms)
-        found = gate.gates(self._known, load, rooms.shares, slow=self._slow)
-        seen = {
-            "family": reading.family,
-            "running": reading.running,
-            "waiting": reading.waiting,
-            "kv": reading.kv,
-            "token_ms": per_token_ms,
-            "slow": self._slow,
-            "rooms": [round(share, 3) for share in rooms.shares],
-            "missing": list(reading.missing),
-            "capacity": asdict(self._known),
-        }
-        await self._observe(found, view, seen)
+    async def _open_wide(self, slots: int, seen: Mapping[str, Any], view: BackendView, moment: Moment) -> None:
+        """For a backend that shows nothing to learn from: only what is in flight is bounded.
 
-    async def _open_wide(self, slots: int, seen: dict[str, Any]) -> float:
-        """For a backend that shows nothing to learn from: only what is in flight is bounded."""
-        view = await self._queue.inspect.backend(self._pool, self._name)
-        await self._observe([TierGate(slots, slots)] * len(self._pool.policy.tiers), view, seen | {"slots": slots})
-        return self._interval_s
+        Nor does it show when it restarts: one that was down may have.
+        """
+        self._seen = {**seen, "slots": slots}
+        self._restarted = self._restarted or view.status == "down"
+        gates = [TierGate(slots, slots)] * len(moment.pool.policy.tiers)
+        await self._observe(gates, view, view.counts, moment)
 
-    async def _observe(self, gates: Sequence[TierGate], view: BackendView, seen: dict[str, Any]) -> None:
-        by_tier = dict(zip(self._pool.policy.tiers, gates, strict=True))
-        packed = json.dumps(seen, separators=(",", ":"))
-        await self._queue.observe(self._pool, self._name, by_tier, counted=view.counts, seen=packed)
+    # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def _failed(self, failed: ScrapeFailed) -> None:
-        """Its metrics grow stale by themselves. One that takes no connection is down; one that answers is not."""
-        self._report(failed)
-        if failed.reason == "timeout":
-            return
-        try:
-            act = "down" if failed.reason == "unreachable" else "reopen"
-            await self._queue.set_backend(self._pool, self._name, act)
-        except FairlaneError as error:
-            log.warning("observe_failed", pool=self._pool.name, backend=self._name, error=error.code)
+    async def _keep_shut(self, view: BackendView, moment: Moment) -> None:
+        """An ejected backend needs no page to stay so, and none for its probes."""
+        most = self._health.most
+        if most is not None:
+            gates = [TierGate(most, most, "down")] * len(moment.pool.policy.tiers)
+            await self._observe(gates, view, NOTHING_NOTED, moment)
 
-    def _report(self, failed: ScrapeFailed) -> None:
+    async def _observe(
+        self, gates: Sequence[TierGate], view: BackendView, counted: BackendCounts, moment: Moment
+    ) -> None:
+        gates = [_bounded(one, self._health.most) for one in gates]
+        by_tier = dict(zip(moment.pool.policy.tiers, gates, strict=True))
+        seen = json.dumps({**self._seen, "health": asdict(self._health)}, separators=(",", ":"))
+        epoch = view.epoch + self._restarted
+        await self._queue.observe(moment.pool, self._name, by_tier, counted=counted, seen=seen, epoch=epoch)
+        self._restarted = False
+
+    def _report(self, failed: ScrapeFailed, pool: Pool) -> None:
         """Once, not five times a second."""
         if str(failed) != self._trouble:
             self._trouble = str(failed)
-            log.warning("scrape_failed", pool=self._pool.name, backend=self._name, reason=str(failed))
+            log.warning("scrape_failed", pool=pool.name, backend=self._name, reason=str(failed))
 
     def _recovered(self) -> None:
         if self._trouble:
             self._trouble = ""
-            log.info("scrape_works_again", pool=self._pool.name, backend=self._name)
+            log.info("scrape_works_again", pool=self._moment().pool.name, backend=self._name)
 
 
-def _remembered(seen: str) -> tuple[Capacity, bool]:
-    """What an observer before us had learned; a new capacity if it left nothing, or something that we do not know."""
-    try:
-        fields = json.loads(seen)
-        return Capacity(**fields["capacity"]), bool(fields["slow"])
-    except (ValueError, KeyError, TypeError):
-        return Capacity(), False
+def _bounded(given: TierGate, most: int | None) -> TierGate:
+    """The gate of a backend that may carry so many leases for its health."""
+    if most is None or given.limit < most:
+        return given
+    return TierGate(most, min(given.fallback, most), "down")

@@ -187,6 +187,7 @@ class Worker:
             try:
                 for name in await self._backends.refresh():
                     self._holds.backend_gone(name)
+                self._holds.follow(self._backends.pool.policy.lease_ms)
                 self._crowd = max(1, len(await self._queue.inspect.dispatchers(self._pool)))
             except FairlaneError as error:
                 log.warning("backends_not_read", pool=self._pool.name, error=error.code)

@@ -5,34 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlane.cli_pool import pool
+from fairlane.cli_queue import explain, policy
+from fairlane.cli_tenants import tenants
+from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals
+
 if TYPE_CHECKING:
     from fairlane.doctor import Finding
 
-REFUSED = 3  # exit codes: 0 done, 1 a job did not succeed, 2 usage, 3 refused or unreachable, 130 Ctrl-C
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(policy, name="policy")
+app.add_typer(pool, name="pool")
+app.add_typer(tenants, name="tenants")
+app.command()(explain)
 
-RedisUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--redis",
-        metavar="URL",
-        envvar="FAIRLANE_REDIS_URL",
-        help="redis://, rediss://, unix://, redis+cluster://host:port or redis+sentinel://host:port,…/service/db",
-    ),
-]
 Namespace = Annotated[
     str, typer.Option(metavar="NAME", envvar="FAIRLANE_NAMESPACE", help="The first part of every Redis key.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -94,9 +89,6 @@ Backend = Annotated[
     ),
 ]
 
-OtherNamespace = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The first part of every Redis key. [default: fl]")
-]
 LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
 Parent = Annotated[int | None, typer.Option(hidden=True)]
 
@@ -112,7 +104,7 @@ def up(
         typer.Option(
             metavar="DIR",
             envvar="FAIRLANE_DATA_DIR",
-            help="Where the queue is kept, and up.json with the addresses. [default: ~/.local/share/fairlane]",
+            help="Where the queue is kept, and up.json with the addresses. (Default: ~/.local/share/fairlane)",
         ),
     ] = None,
     log_level: LogLevel = "warning",
@@ -130,7 +122,7 @@ def dispatcher(
     namespace: OtherNamespace = None,
     backend: Backend = None,
     pool: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Serve only this pool; repeatable. [default: all]")
+        list[str] | None, typer.Option(metavar="NAME", help="Serve only this pool; repeatable. (Default: all)")
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs at once, in each pool and process.")] = 256,
     processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
@@ -180,7 +172,7 @@ def api(
 def sim_backend(
     host: Annotated[str, typer.Option()] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one, which is printed.")] = 8000,
-    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Repeatable. [default: sim]")] = None,
+    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Repeatable. (Default: sim)")] = None,
     slots: Annotated[int, typer.Option(min=1, max=100_000, help="Requests at once.")] = 8,
     step_ms: Annotated[float, typer.Option(min=0.1, help="The time of one step, which makes a token for each.")] = 8.0,
     kv_tokens: Annotated[int, typer.Option(min=1, help="Tokens that fit into its cache.")] = 1_000_000,
@@ -196,20 +188,6 @@ def sim_backend(
         start(
             SimOptions(host, port, tuple(model or ("sim",)), slots, step_ms, kv_tokens, priority, seed, faults, parent)
         )
-
-
-@contextmanager
-def refusals() -> Generator[None]:
-    """Turns errors into words and exit codes."""
-    from fairlane.errors import FairlaneError, InvalidRequest
-
-    try:
-        yield
-    except InvalidRequest as error:
-        raise typer.BadParameter(error.message) from error
-    except FairlaneError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(REFUSED) from error
 
 
 def main() -> None:

@@ -1,27 +1,93 @@
-"""What a pool looks like in Prometheus: made from one reading of Redis, so that any process can show it."""
+"""The metrics of every process, each named once; and those of a pool, made from one reading of Redis."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from fairlane.model import BackendView, Overview
 
 Family = GaugeMetricFamily | CounterMetricFamily
+Row = tuple[str, tuple[str, ...], float]  # a metric's name, its labels after the pool, its value
+
+_WAITS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_SERVICES: Final = (0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
+_OFF: Final = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_ERRORS: Final = (*(-s for s in reversed(_OFF)), 0, *_OFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `where`: of all pools, read from Redis by any front door; or what one process has counted itself."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    where: Literal["pools", "front door", "dispatcher"]
+    labels: tuple[str, ...]
+    text: str
+    buckets: tuple[float, ...] = ()
+
+
+_POOL: Final = ("pool",)
+_TIER: Final = ("pool", "tier")
+_BACKEND: Final = ("pool", "backend")
+_TENANT: Final = ("pool", "tenant")
+
+METRICS: Final = (
+    Metric("fairlane_queue_depth", "gauge", "pools", _TIER, "Queued jobs."),
+    Metric("fairlane_oldest_waiting_seconds", "gauge", "pools", _TIER, "How long the oldest has waited."),
+    Metric("fairlane_gate_decisions_total", "counter", "pools", (*_BACKEND, "tier", "reason"), "What the gates said."),
+    Metric("fairlane_backend_load", "gauge", "pools", _BACKEND, "Leases as a share of the capacity."),
+    Metric("fairlane_backend_capacity", "gauge", "pools", _BACKEND, "How many jobs it is known to run at once."),
+    Metric("fairlane_backend_inflight", "gauge", "pools", _BACKEND, "Leases."),
+    Metric("fairlane_backend_waiting", "gauge", "pools", _BACKEND, "Requests in the backend's own queue."),
+    Metric("fairlane_backend_kv_ratio", "gauge", "pools", _BACKEND, "The share of its KV cache in use."),
+    Metric("fairlane_backend_token_seconds", "gauge", "pools", _BACKEND, "Recent time per output token."),
+    Metric("fairlane_backend_up", "gauge", "pools", _BACKEND, "1 while it is neither down nor draining."),
+    Metric("fairlane_backend_ejected", "gauge", "pools", _BACKEND, "1 while it is left alone for its errors."),
+    Metric("fairlane_backend_faults_total", "counter", "pools", _BACKEND, "Attempts that failed by its own fault."),
+    Metric("fairlane_gamma", "gauge", "pools", _POOL, "The boost's γ in force, per second."),
+    Metric("fairlane_pool_desired_replicas", "gauge", "pools", _POOL, "How many backends the pool should have."),
+    Metric("fairlane_pool_freeness", "gauge", "pools", _POOL, "Mean free slots per slot of a backend."),
+    Metric("fairlane_pool_utilization_ratio", "gauge", "pools", _POOL, "Leases over capacity, over the last minute."),
+    Metric("fairlane_fairness_jain", "gauge", "pools", _POOL, "Jain's index of what waiting tenants got."),
+    Metric("fairlane_fairness_gap", "gauge", "pools", _POOL, "The largest service gap between waiting tenants."),
+    Metric("fairlane_tenant_jobs_per_second", "gauge", "pools", _TENANT, "Jobs that ended in the last minute."),
+    Metric("fairlane_wait_seconds", "histogram", "dispatcher", _TIER, "From submit to lease.", _WAITS),
+    Metric("fairlane_service_seconds", "histogram", "dispatcher", _TIER, "From lease to outcome.", _SERVICES),
+    Metric("fairlane_attempts_total", "counter", "dispatcher", (*_TIER, "state"), "Attempts that ended."),
+    Metric(
+        "fairlane_estimate_error_seconds", "histogram", "front door", _TIER, "Wait less what was estimated.", _ERRORS
+    ),
+)  # fmt: skip
+OTHER: Final = "other"  # stands for all tenants that have no series of their own
+NAMED: Final[Mapping[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+
+def histogram(name: str, registry: CollectorRegistry) -> Histogram:
+    metric = NAMED[name]
+    return Histogram(metric.name, metric.text, metric.labels, buckets=metric.buckets, registry=registry)
+
+
+def counter(name: str, registry: CollectorRegistry) -> Counter:
+    metric = NAMED[name]
+    return Counter(metric.name, metric.text, metric.labels, registry=registry)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolReading:
-    """One pool at one moment. `now_ms` is the time by which its oldest jobs have waited."""
+    """One pool at one moment. `gamma` is the pinned one, None if the thermostat sets it; `now_ms` is the time by which
+    its oldest jobs have waited."""
 
     name: str
     overview: Overview
-    gamma: float
+    gamma: float | None
     now_ms: int
 
 
@@ -39,56 +105,74 @@ class PoolCollector(Collector):
 
 
 def pool_families(readings: Iterable[PoolReading]) -> list[Family]:
-    """Contract.md's metrics of pools, tiers and backends."""
-    tier, backend = ["pool", "tier"], ["pool", "backend"]
-    depth = GaugeMetricFamily("fairlane_queue_depth", "Queued jobs.", labels=tier)
-    oldest = GaugeMetricFamily("fairlane_oldest_waiting_seconds", "How long the oldest has waited.", labels=tier)
-    gamma = GaugeMetricFamily("fairlane_gamma", "The boost's γ, per second.", labels=["pool"])
-    decisions = CounterMetricFamily(
-        "fairlane_gate_decisions", "What the gates said.", labels=[*backend, "tier", "reason"]
-    )
-    gauges = {
-        name: GaugeMetricFamily(f"fairlane_backend_{name}", text, labels=backend) for name, text in _BACKEND.items()
-    }
+    """The metrics of pools, tiers, backends and tenants. What is not known is left out, never 0."""
+    families = {metric.name: _family(metric) for metric in METRICS if metric.where == "pools"}
     for reading in readings:
-        gamma.add_metric([reading.name], reading.gamma)
-        for view in reading.overview.tiers:
-            depth.add_metric([reading.name, view.tier], view.depth)
-            waited_ms = 0 if view.oldest_ms is None else max(0, reading.now_ms - view.oldest_ms)
-            oldest.add_metric([reading.name, view.tier], waited_ms / 1000)
-        for view in reading.overview.backends:
-            for name, value in _numbers(view):
-                gauges[name].add_metric([reading.name, view.name], value)
-            for decision, count in view.decisions.items():
-                decisions.add_metric([reading.name, view.name, *decision.split(":")], count)
-    return [depth, oldest, gamma, decisions, *gauges.values()]
+        for name, labels, value in _rows(reading):
+            families[name].add_metric([reading.name, *labels], value)
+    return list(families.values())
 
 
-_BACKEND = {
-    "load": "Leases as a share of the capacity.",
-    "capacity": "How many jobs it is known to run at once.",
-    "inflight": "Leases.",
-    "waiting": "Requests in the backend's own queue.",
-    "kv_ratio": "The share of its KV cache in use.",
-    "token_seconds": "Recent time per output token.",
+def _family(metric: Metric) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    return kind(metric.name, metric.text, labels=metric.labels)
+
+
+def _rows(reading: PoolReading) -> Iterator[Row]:
+    for view in reading.overview.tiers:
+        waited_ms = 0 if view.oldest_ms is None else max(0, reading.now_ms - view.oldest_ms)
+        yield "fairlane_queue_depth", (view.tier,), view.depth
+        yield "fairlane_oldest_waiting_seconds", (view.tier,), waited_ms / 1000
+    for backend in reading.overview.backends:
+        yield from _backend_rows(backend)
+    yield from _steer_rows(reading)
+
+
+_SEEN: Final = (("waiting", "waiting", 1.0), ("kv_ratio", "kv", 1.0), ("token_seconds", "token_ms", 0.001))
+
+
+def _backend_rows(view: BackendView) -> Iterator[Row]:
+    labels = (view.name,)
+    seen = cast("Mapping[str, Any]", json.loads(view.seen))
+    if capacity := capacity_of(view):
+        yield "fairlane_backend_capacity", labels, capacity
+        yield "fairlane_backend_load", labels, view.counts.live / capacity
+    for name, field, scale in _SEEN:
+        if seen.get(field) is not None:
+            yield f"fairlane_backend_{name}", labels, scale * seen[field]
+    yield "fairlane_backend_inflight", labels, view.counts.live
+    yield "fairlane_backend_up", labels, view.status == "up"
+    yield "fairlane_backend_ejected", labels, seen.get("health", {}).get("until_ms", 0) > 0
+    yield "fairlane_backend_faults_total", labels, view.faults
+    for decision, count in view.decisions.items():
+        yield "fairlane_gate_decisions_total", (view.name, *decision.split(":")), count
+
+
+_STEER: Final = {
+    "replicas": "fairlane_pool_desired_replicas",
+    "freeness": "fairlane_pool_freeness",
+    "rho": "fairlane_pool_utilization_ratio",
+    "jain": "fairlane_fairness_jain",
+    "gap": "fairlane_fairness_gap",
 }
 
-_SEEN = (("waiting", "waiting", 1.0), ("kv_ratio", "kv", 1.0), ("token_seconds", "token_ms", 0.001))
+
+def _steer_rows(reading: PoolReading) -> Iterator[Row]:
+    """What the pool's observer found out every few seconds; nothing before it did for the first time."""
+    steer = cast("Mapping[str, Any]", json.loads(reading.overview.steer))
+    gamma = steer.get("gamma") if reading.gamma is None else reading.gamma
+    if gamma is not None:
+        yield "fairlane_gamma", (), gamma
+    for field, name in _STEER.items():
+        if steer.get(field) is not None:
+            yield name, (), steer[field]
+    for tenant, per_s in steer.get("tenants", ()):
+        yield "fairlane_tenant_jobs_per_second", (tenant,), per_s
 
 
-def _numbers(view: BackendView) -> Iterator[tuple[str, float]]:
-    """The gauges of one backend; what it does not show is left out, never 0."""
+def capacity_of(view: BackendView) -> int | None:
+    """How many jobs a backend is known to run at once: given, or learned; None if neither."""
     seen = cast("Mapping[str, Any]", json.loads(view.seen))
     learned: Mapping[str, Any] = seen.get("capacity", {})
-    capacity: float | None = seen.get("slots") or learned.get("k")
-    yield "inflight", view.counts.live
-    if capacity:
-        yield "capacity", capacity
-        yield "load", view.counts.live / capacity
-    for name, field, scale in (
-        ("waiting", "waiting", 1.0),
-        ("kv_ratio", "kv", 1.0),
-        ("token_seconds", "token_ms", 0.001),
-    ):
-        if seen.get(field) is not None:
-            yield name, scale * seen[field]
+    capacity: int | None = seen.get("slots") or learned.get("k")
+    return capacity or None

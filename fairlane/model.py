@@ -49,8 +49,8 @@ class JobSpec:
     `head` is small JSON that the queue keeps but does not read (model, endpoint, metadata, webhook …); `body` is the
     request's body as bytes. `input_tokens` and `output_tokens` are estimates until the backend reports its usage;
     `expected_ms` is how long the work should take, for the boost. `delay_ms` and `deadline_ms` count from the submit;
-    the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of. `prefix` holds hashes
-    of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend.
+    the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of. `prefix` holds
+    hashes of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend.
     """
 
     tenant: str
@@ -211,7 +211,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """One change of a pool's policy: the version it made, when and by whom, and each setting's text before and after."""
+    """One change of a pool's policy: the version it made, when and by whom; each setting's text before and after."""
 
     version: int
     at_ms: int

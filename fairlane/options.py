@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fairlane.errors import IllegalTransition, InvalidRequest
-from fairlane.model import BackendSpec, Policy
+from fairlane.model import FAMILY_NAMES, BackendSpec, Policy
 from fairlane.queue.engine import Queue
 
 
@@ -37,7 +37,10 @@ def parse_backend(text: str) -> BackendOption:
     slots = given.get("slots")
     if slots is not None and not slots.isdecimal():
         raise InvalidRequest(f"--backend {text}: slots is a whole number.", param="backend")
-    spec = BackendSpec(url, given.get("family"), given.get("key_env"), int(slots) if slots else None)
+    family = given.get("family")
+    if family is not None and family not in FAMILY_NAMES:
+        raise InvalidRequest(f"--backend {text}: family is one of {', '.join(FAMILY_NAMES)}.", param="backend")
+    spec = BackendSpec(url, family, given.get("key_env"), int(slots) if slots else None)
     return BackendOption(pool, _name(url), spec)
 
 

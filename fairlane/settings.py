@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     max_queued_tenant: Count = 10_000
     max_queued_pool: Count = 1_000_000
     max_body_bytes: Count = 8 << 20
+    metrics_tenants: Annotated[int, Field(ge=0, le=40)] = 20
     drain_s: Seconds = 30
     job_timeout_s: Seconds = 600
     first_byte_timeout_s: Seconds | None = None

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
 
-from fairlane.model import Explanation, GateView
-from producer.estimate import position
+from fairlane.model import Explanation, GateReason, GateView, PoolLoad
+from fairlane.queue.pools import Pool
+from producer.estimate import Estimate
+
+# The settings with which a gate compares what it sees; the rest of the numbers are what the last scrape saw.
+_SETTINGS: Final[Mapping[GateReason, tuple[str, ...]]] = {
+    "full": ("theta",),
+    "room": ("theta", "reserve", "decay"),
+    "kv": ("kv_most",),
+    "slow_tokens": ("slow_ms",),
+    "stale": ("stale_ms",),
+}
 
 
-def explain_view(why: Explanation, wait_s: float | None) -> dict[str, Any]:
+def explain_view(why: Explanation, pool: Pool, load: PoolLoad, estimate: Estimate | None) -> dict[str, Any]:
     """Contract.md's JSON. `ahead` says in words and numbers what is before the job; empty if nothing is."""
+    stopped = why.paused or (why.held_by == "paused")
     return {
         "state": why.state,
-        "position": position(why) if why.state in ("queued", "delayed") else None,
+        "position": estimate.position if estimate else None,
         "ahead": _ahead(why),
-        "gate": _gate(why),
-        "estimated_start_s": wait_s,
+        "gate": _gate(why, pool, load),
+        "estimated_start_s": estimate.wait_s if estimate and not stopped else None,
     }
 
 
@@ -35,13 +48,19 @@ def _ahead(why: Explanation) -> list[dict[str, Any]]:
     return ahead
 
 
-def _gate(why: Explanation) -> dict[str, Any] | None:
+def _gate(why: Explanation, pool: Pool, load: PoolLoad) -> dict[str, Any] | None:
     """The backend that is nearest to taking the job: an open one, or the one with the fewest leases over its limit."""
     if not why.gates:
         return None
     best = min(why.gates, key=lambda gate: (gate.reason != "open", gate.live - gate.limit))
-    return {"backend": best.backend, "reason": best.reason, "numbers": _numbers(best)}
+    return {"backend": best.backend, "reason": best.reason, "numbers": _numbers(best, pool, load)}
 
 
-def _numbers(gate: GateView) -> dict[str, Any]:
-    return {"live": gate.live, "limit": gate.limit, **json.loads(gate.seen)}
+def _numbers(gate: GateView, pool: Pool, load: PoolLoad) -> dict[str, Any]:
+    """What the decision was made on: leases and their limit, the settings behind it, and what was seen."""
+    policy = asdict(pool.policy)
+    settings = {name: policy[name] for name in _SETTINGS.get(gate.reason, ())}
+    if gate.reason == "stale":
+        fresh = next((view.fresh_at_ms for view in load.backends if view.name == gate.backend), None)
+        settings["fresh_at"] = None if fresh is None else fresh / 1000
+    return {"live": gate.live, "limit": gate.limit, **settings, **json.loads(gate.seen)}

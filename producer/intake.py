@@ -17,6 +17,7 @@ from fairlane.queue.checks import MAX_HEAD_BYTES
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from producer import strictjson
+from producer.affinity import prefixes
 
 ENDPOINTS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 DEFAULT_TIER: Final = "default"
@@ -51,12 +52,12 @@ class Intake:
     def __init__(self, queue: Queue, max_attempts: int = 3) -> None:
         self._queue = queue
         self._max_attempts = max_attempts
-        self._pools: dict[str, Pool] = {}  # a pool once opened stays
+        self._pools: dict[str, Pool] = {}  # a pool once opened stays; what its policy says is asked again
 
     async def pool(self, model: str) -> Pool:
-        """The pool that serves `model`. Raises ModelNotFound, InvalidRequest."""
+        """The pool that serves `model`, as it stands now. Raises ModelNotFound, InvalidRequest, StoreUnavailable."""
         if (known := self._pools.get(_known_model(model))) is not None:
-            return known
+            return await self._queue.pools.current(known)
         try:
             found = self._pools[model] = await self._queue.pools.by_name(model)
             return found
@@ -93,6 +94,7 @@ class Intake:
             delay_ms=_ms("delay_s", request.delay_s),
             deadline_ms=None if request.deadline_s is None else _ms("deadline_s", request.deadline_s),
             idempotency_key=request.idempotency_key,
+            prefix=prefixes(request.endpoint, body) if pool.policy.affinity == "prefix" else (),
         )
 
 
@@ -110,6 +112,7 @@ def _body(request: JobRequest) -> dict[str, Any]:
     if body.get("stream"):
         raise InvalidRequest("Streaming is not available yet. Send the request without `stream`.", param="stream")
     body.pop("service_tier", None)
+    body.pop("priority", None)  # of an engine's queue: how urgent a job is there, its tier and its age say
     return body
 
 

@@ -8,7 +8,9 @@ come from anything that listens at a configured address; whatever it holds, the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -17,43 +19,80 @@ MAX_LINE: Final = 16_384  # bytes of a wanted line
 MAX_SERIES: Final = 10_000  # wanted lines: engines times names, on any real page a few dozen
 
 _LABELS: Final = rb'\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\}'  # a value may hold braces, spaces and escaped quotes
-_NAME: Final = re.compile(rb"[ \t]*+([A-Za-z0-9_:]++)")
-_REST: Final = re.compile(rb"[ \t]*+(?:" + _LABELS + rb")?+[ \t]*+([^\s{}]++)(?:\s.*+)?+")  # never goes back
-_NUMBER: Final = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
+_NUMBER: Final = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:e[+-]?\d++)?+|inf(?:inity)?+|nan)"
+_REST: Final = re.compile(  # never goes back
+    rb"[ \t]*+(" + _LABELS + rb")?+[ \t]*+(" + _NUMBER + rb")(?:\s.*+)?+", re.IGNORECASE
+)
+_LABEL: Final = re.compile(rb'([A-Za-z0-9_]++)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"')
+_SELECTOR: Final = re.compile(r'(?P<name>[A-Za-z0-9_:]+)(?:\{(?P<label>\w+)="(?P<value>\w*)"\})?')
 
 
 class Unreadable(ValueError):
     """The page is too large, or one of the wanted lines is not what the format allows."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked for under one metric's name: the key of the answer, and the label that its series must have."""
+
+    key: str
+    label: bytes
+    value: bytes
+
+
 def read(page: bytes, names: Collection[str]) -> dict[str, list[float]]:
     """The values of each of `names` that is on the page, one for each of its series, in the page's order.
 
-    Labels may come in any order and are not looked at; timestamps and exemplars are dropped. A value may be NaN or
-    infinite: what that means is for the caller to say. Raises Unreadable.
+    A name may say which series it means: `name{label="value"}`; without that all count, whatever their labels and the
+    order of these. Timestamps and exemplars are dropped. A value may be NaN or infinite: what that means is for the
+    caller to say. Raises Unreadable.
     """
     if len(page) > MAX_BYTES:
         raise Unreadable(f"the page has more than {MAX_BYTES} bytes")
     if page.count(b"\n") > MAX_LINES:
         raise Unreadable(f"the page has more than {MAX_LINES} lines")
-    wanted = {name.encode(): name for name in names}
-    starts = tuple(wanted)
+    wanted = _by_metric(tuple(names))
+    lines = _wanted_lines(page, wanted)
+    if len(lines) > MAX_SERIES:
+        raise Unreadable(f"the page has more than {MAX_SERIES} series of the wanted metrics")
     found: dict[str, list[float]] = {}
-    series = 0
-    for line in [line for line in page.split(b"\n") if line.lstrip(b" \t").startswith(starts)]:
-        name = _NAME.match(line)
-        if name is None or name[1] not in wanted:  # it only starts like one
-            continue
-        series += 1
-        if series > MAX_SERIES:
-            raise Unreadable(f"the page has more than {MAX_SERIES} series of the wanted metrics")
-        found.setdefault(wanted[name[1]], []).append(_value(line, name.end()))
+    for line, name in lines:
+        labels, value = _sample(line, line.index(name) + len(name))
+        for each in wanted[name]:
+            if not each.label or _label(labels, each.label) == each.value:
+                found.setdefault(each.key, []).append(value)
     return found
 
 
-def _value(line: bytes, start: int) -> float:
-    """The number of a sample whose name ends at `start`."""
+def _wanted_lines(page: bytes, wanted: Container[bytes]) -> list[tuple[bytes, bytes]]:
+    """The lines that start with a wanted name, and that name."""
+    return [
+        (line, start[0])
+        for line in page.split(b"\n")
+        if (start := line.partition(b"{")[0].split(None, 1)) and start[0] in wanted
+    ]
+
+
+@lru_cache(maxsize=64)
+def _by_metric(names: tuple[str, ...]) -> Mapping[bytes, list[_Wanted]]:
+    found: dict[bytes, list[_Wanted]] = {}
+    for key in names:
+        parts = _SELECTOR.fullmatch(key)
+        if parts is None:
+            raise ValueError(f"no name of a metric: {key}")
+        wanted = _Wanted(key, (parts["label"] or "").encode(), (parts["value"] or "").encode())
+        found.setdefault(parts["name"].encode(), []).append(wanted)
+    return found
+
+
+def _sample(line: bytes, start: int) -> tuple[bytes, float]:
+    """The labels, as they stand there, and the number of a sample whose name ends at `start`."""
     rest = _REST.fullmatch(line, start) if len(line) <= MAX_LINE else None
-    if rest is None or not _NUMBER.fullmatch(rest[1]):
+    if rest is None:
         raise Unreadable(f"not a sample: {line.strip()[:120].decode(errors='backslashreplace')}")
-    return float(rest[1])
+    return rest[1] or b"", float(rest[2])
+
+
+def _label(labels: bytes, name: bytes) -> bytes:
+    """The value of one label, its escapes as they are; empty if it is not there."""
+    return next((label[2] for label in _LABEL.finditer(labels) if label[1] == name), b"")

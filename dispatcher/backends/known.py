@@ -6,15 +6,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from dispatcher.backends.answer import CallFailed
 from dispatcher.backends.call import Backend, NullBackend
+from dispatcher.backends.families import FAMILIES
+from dispatcher.seen import fields
 from fairlane.errors import FairlaneError
-from fairlane.model import BackendSpec, PoolLoad
+from fairlane.model import BackendSpec, BackendView, PoolLoad
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
 GONE_MS: Final = 4_000  # longer than it takes another observer to take over
+GAMMA_FIRST: Final = 0.2  # per second, until the thermostat has set one
 Make = Callable[[BackendSpec], Backend]
+log = structlog.get_logger()
 
 
 def make_backend(spec: BackendSpec, over_http: Make) -> Backend:
@@ -23,12 +29,17 @@ def make_backend(spec: BackendSpec, over_http: Make) -> Backend:
 
 
 class Backends:
-    """Looks a backend up by name, and opens it on first use; closes those that are gone or have another address."""
+    """Looks a backend up by name, and opens it on first use; closes those that are gone or have another address.
+
+    `pool` is the pool as it stands now, `gamma` its boost's γ per second.
+    """
 
     def __init__(self, queue: Queue, pool: Pool, over_http: Make) -> None:
         self._queue = queue
-        self._pool = pool
+        self.pool = pool
+        self.gamma = GAMMA_FIRST
         self._over_http = over_http
+        self._prioritizing = frozenset[str]()
         self._open: dict[str, tuple[BackendSpec, Backend]] = {}
         self._reading = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
@@ -42,6 +53,19 @@ class Backends:
         if name not in self._open:
             raise CallFailed("unready", f"The pool has no backend {name!r} with an address.")
         return self._open[name][1]
+
+    def takes_priority(self, name: str) -> bool:
+        """Whether the backend belongs to a family that takes a `priority`, and has not refused it since it started."""
+        return name in self._prioritizing
+
+    async def priority_refused(self, name: str) -> None:
+        """Remembers it, here and for the fleet."""
+        self._prioritizing -= {name}
+        log.info("priority_refused", pool=self.pool.name, backend=name)
+        try:
+            await self._queue.set_backend(self.pool, name, "no_priority")
+        except FairlaneError as error:
+            log.warning("backend_not_marked", pool=self.pool.name, backend=name, error=error.code)
 
     async def refresh(self) -> list[str]:
         """Reads the pool's backends anew. Returns those that are gone: down for longer than GONE_MS."""
@@ -71,7 +95,11 @@ class Backends:
             raise CallFailed("unready", "The pool's backends cannot be read.") from error
 
     async def _read(self) -> PoolLoad:
-        load = await self._queue.inspect.load(self._pool)
+        load = await self._queue.inspect.load(self.pool)
+        if load.version != self.pool.version:
+            self.pool = await self._queue.pools.read(self.pool.code)
+        self.gamma = _gamma(self.pool, load)
+        self._prioritizing = frozenset(view.name for view in load.backends if _takes_priority(view))
         specs = {view.name: view.spec for view in load.backends if view.spec}
         for name, (spec, _) in tuple(self._open.items()):
             if specs.get(name) != spec:
@@ -80,3 +108,16 @@ class Backends:
             if name not in self._open:
                 self._open[name] = (spec, make_backend(spec, self._over_http))
         return load
+
+
+def _gamma(pool: Pool, load: PoolLoad) -> float:
+    if pool.policy.gamma is not None:
+        return pool.policy.gamma
+    found = fields(load.steer).get("gamma")
+    return float(found) if isinstance(found, int | float) else GAMMA_FIRST
+
+
+def _takes_priority(view: BackendView) -> bool:
+    named = view.spec.family if view.spec else None
+    family = FAMILIES.get(named or str(fields(view.seen).get("family")))
+    return family is not None and family.priority and not view.no_priority

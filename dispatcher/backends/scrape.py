@@ -1,23 +1,25 @@
-"""One look at a backend's metrics page: what runs there, what waits, and how fast tokens come."""
+"""A backend's metrics page: where it is, and what it shows of what runs there, what waits, and how fast tokens come."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import httpx
 
 from dispatcher.backends import exposition
 from dispatcher.backends.address import base_url, shown
-from dispatcher.backends.families import FAMILIES, Family, owner
+from dispatcher.backends.families import FAMILIES, PATHS, Family, owner
 from fairlane.errors import FairlaneError
 
 TIMEOUT_S: Final = 2.0  # a vLLM on a busy CPU was seen to take 1.1 s while 400 requests arrived at once
 MOST_REQUESTS: Final = 10_000_000
 STARTED: Final = "process_start_time_seconds"
+NOT_FOUND: Final = 404
+RENEWAL: Final = 0.001  # so little that another observer, who counts anew, does not take it for a restart
 
 Reason = Literal["unreachable", "timeout", "status", "too_large", "unreadable", "unknown", "missing"]
 Series = Mapping[str, Sequence[float]]
@@ -46,10 +48,10 @@ class Reading:
     """What one page showed. Requests, tokens and seconds are summed over the engines on it.
 
     `kv` is the share of the KV cache in use, 0 to 1, of the engine that is fullest; None if the page does not say.
-    `token_sum` (s) and `token_count` are the histogram of the time per output token since the server started, 0 if
-    absent. `progress` moves while the server works; None if
-    nothing on the page does. `started_at` is Unix time, 0 if absent. `missing` are the names
-    that this family should show and this page does not.
+    `token_sum` (s) and `token_count` are the time spent on output tokens since the server started, and how many they
+    were, 0 if absent. `progress` moves while the server works; None if nothing on the page does. `stamp` changes when
+    running and waiting are renewed; () if that is at each step. `started_at` is Unix time, 0 if absent. `missing` are
+    the names that this family should show and this page does not.
     """
 
     running: int
@@ -61,6 +63,89 @@ class Reading:
     started_at: float
     missing: tuple[str, ...]
     family: str
+    stamp: tuple[float, ...] = ()
+
+
+class MetricsPage:
+    """Where the server at `url`, which may end with / or /v1, shows its metrics. `family` None: found out by the names.
+
+    Of the paths that it may be at one is asked at a time, and the one that it was read at from then on. TensorRT-LLM
+    answers /metrics with JSON, and takes what it tells from its own page by that; at rest it answers after 2 s only.
+    """
+
+    def __init__(self, url: str, family: str | None = None) -> None:
+        known = FAMILIES.get(family) if family else None
+        self._base = base_url(url)
+        self._family = family
+        self._paths = known.paths if known else PATHS
+        self._at = 0
+        self._found = self._json = False
+        self._renewals = Renewals()
+
+    async def scrape(
+        self, client: httpx.AsyncClient, *, timeout_s: float = TIMEOUT_S, headers: Mapping[str, str] | None = None
+    ) -> Reading:
+        """Reads the page. Each request takes at most `timeout_s`; two if the first shows that it is elsewhere.
+
+        Raises ScrapeFailed.
+        """
+        page = await self._fetch_here(client, timeout_s, headers or {})
+        if page[:64].lstrip()[:1] in (b"[", b"{") and len(self._paths) > 1:
+            self._turn(json=True)
+            page = await _fetch(client, self._url, timeout_s, headers or {})
+        reading = read_page(page, self._family)
+        self._found = True
+        return self._renewals.counted(reading)
+
+    @property
+    def _url(self) -> str:
+        return self._base + self._paths[self._at]
+
+    async def _fetch_here(self, client: httpx.AsyncClient, timeout_s: float, headers: Mapping[str, str]) -> bytes:
+        try:
+            return await _fetch(client, self._url, timeout_s, headers)
+        except ScrapeFailed as failed:
+            if failed.reason == "timeout" and not self._found:
+                self._turn()
+            if failed.answered != NOT_FOUND or self._at == 0:
+                raise
+            came_by_json = self._json
+            self._turn()
+            if came_by_json:
+                raise
+        return await _fetch(client, self._url, timeout_s, headers)  # it was only slow there
+
+    def _turn(self, *, json: bool = False) -> None:
+        """It is not here: the other path is next."""
+        self._at = (self._at + 1) % len(self._paths)
+        self._found, self._json = False, json
+
+
+class Renewals:
+    """Makes the progress of a server that renews its gauges only now and then move just when it does so.
+
+    Its counters do not tell: they move between two renewals too, or stand still at one. A page of old gauges must count
+    as frozen, since on it jobs still wait that were done long ago.
+    """
+
+    def __init__(self) -> None:
+        self._stamp: tuple[float, ...] = ()
+        self._counters = 0.0
+        self._count = 0
+        self._progress: float | None = None
+
+    def counted(self, reading: Reading) -> Reading:
+        """The reading, its progress that of the reading before if the gauges are the same that this one had."""
+        counters = reading.progress
+        if not reading.stamp or counters is None:
+            return reading
+        if self._progress is None or counters < self._counters:  # restarted
+            self._count, self._progress = 0, counters
+        elif reading.stamp != self._stamp:
+            self._count += 1
+            self._progress = counters + RENEWAL * self._count
+        self._stamp, self._counters = reading.stamp, counters
+        return replace(reading, progress=self._progress)
 
 
 async def scrape(
@@ -71,12 +156,8 @@ async def scrape(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> Reading:
-    """Reads GET /metrics of the server at `url`, which may end with / or /v1. `family` None: found out by the names.
-
-    The whole of it takes at most `timeout_s`. Raises ScrapeFailed.
-    """
-    page = await _fetch(client, f"{base_url(url)}/metrics", timeout_s, headers or {})
-    return read_page(page, family)
+    """One look at a server of which nothing is remembered. Raises ScrapeFailed."""
+    return await MetricsPage(url, family).scrape(client, timeout_s=timeout_s, headers=headers)
 
 
 def read_page(page: bytes, family: str | None = None) -> Reading:
@@ -89,8 +170,9 @@ def read_page(page: bytes, family: str | None = None) -> Reading:
     except exposition.Unreadable as error:
         raise ScrapeFailed("unreadable", f"The metrics page cannot be read: {error}.") from error
     known = owner(series) if family is None else FAMILIES[family]
-    if known is None:
-        raise ScrapeFailed("unknown", f"The page shows no metric of a known server ({', '.join(FAMILIES)}).")
+    if known is None or not known.load:
+        of = f"of the family {family}" if family else f"of a known server ({', '.join(FAMILIES)})"
+        raise ScrapeFailed("unknown", f"The page shows no metric {of}.")
     return _reading(series, known)
 
 
@@ -141,11 +223,11 @@ def _reading(series: Series, family: Family) -> Reading:
     if missing:
         raise ScrapeFailed("missing", f"The page does not show {' and '.join(missing)}.", missing)
     kv = _share(series, family.kv)
-    token_sum, token_count = _histogram(series, family.token_seconds)
+    token_sum, token_count = _speed(series, family.token_seconds)
     progress = [value for name in family.progress for value in series.get(name, ()) if math.isfinite(value)]
     absent = (
         (family.kv, kv is None),
-        (family.token_seconds, token_count is None),
+        (tuple(seconds for seconds, _ in family.token_seconds), token_count is None),
         (family.progress, not progress),
     )
     return Reading(
@@ -156,8 +238,9 @@ def _reading(series: Series, family: Family) -> Reading:
         token_count=token_count or 0.0,
         progress=sum(progress) if progress else None,
         started_at=next((value for value in series.get(STARTED, ()) if math.isfinite(value)), 0.0),
-        missing=tuple(names[0] for names, lacks in absent if names and lacks),
+        missing=tuple(names[0] for names, lacks in absent if lacks and names and names[0] not in family.retired),
         family=family.name,
+        stamp=tuple(value for name in family.stamp for value in series.get(name, ())),
     )
 
 
@@ -180,9 +263,10 @@ def _share(series: Series, names: Sequence[str]) -> float | None:
     return max(values) if values and all(0 <= value <= 1 for value in values) else None
 
 
-def _histogram(series: Series, names: Sequence[str]) -> tuple[float, float] | tuple[None, None]:
-    for name in names:
-        sums, counts = series.get(f"{name}_sum", ()), series.get(f"{name}_count", ())
+def _speed(series: Series, pairs: Sequence[tuple[str, str]]) -> tuple[float, float] | tuple[None, None]:
+    """Seconds and tokens since the server started, of the first pair that is there."""
+    for seconds, tokens in pairs:
+        sums, counts = series.get(seconds, ()), series.get(tokens, ())
         if sums and counts and all(math.isfinite(value) for value in (*sums, *counts)):
             return sum(sums), sum(counts)
     return None, None

@@ -59,12 +59,13 @@ class Capacity:
 def learn(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
     """The capacity after one good scrape. `theta` is how many jobs of tier 0 may wait in the backend.
 
-    A page whose counters did not move while we have jobs there is frozen: it teaches nothing and is not fresh.
+    A page whose counters did not move although jobs are there, ours or by its own gauges, is frozen: it teaches nothing
+    and is not fresh. (SGLang and TensorRT-LLM keep the gauges of their last step while they are at rest.)
     """
     before, now = known.progress, scrape.progress
-    if scrape.started_at != known.started_at or (before is not None and now is not None and now < before / 2):
+    if restarted(known, scrape):
         known = Capacity(last_k=_before(known), started_at=scrape.started_at, confirmed_at_ms=scrape.now_ms)
-    elif now is not None and now == before and scrape.live > 0 and known.fresh_at_ms:
+    elif now is not None and now == before and known.fresh_at_ms and (scrape.live or scrape.running or scrape.waiting):
         return known
     known = _overfull(known, scrape) if scrape.waiting > 0 else _nothing_waits(known, scrape, theta)
     return replace(
@@ -74,6 +75,13 @@ def learn(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
         fresh_at_ms=scrape.now_ms,
         progress=scrape.progress,
     )
+
+
+def restarted(known: Capacity, scrape: Scrape) -> bool:
+    """Whether the backend is not the process that `known` was learned from: it says so, or its counters fell."""
+    before, now = known.progress, scrape.progress
+    fell = before is not None and now is not None and now < before / 2
+    return fell or scrape.started_at != known.started_at
 
 
 def _before(known: Capacity) -> int | None:

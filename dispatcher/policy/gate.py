@@ -3,6 +3,7 @@
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
 L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, but for tier 0; the lowest tier only while
 nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
+(The rooms are those of headroom.py; the rest is the design's §5, validated by simulation: docs/capacity.md.)
 
 While something waits, the lowest tier has θ = 0 rather than a shut gate: cap is then L - W of the scrape, and L falls
 below that only once as many have finished as waited, so that by then nothing waits. Shut until the next scrape, a
@@ -19,13 +20,31 @@ from typing import Final
 from dispatcher.policy.capacity import Capacity
 from fairlane.model import TierGate
 
-THETA: Final = (3, 2, 1)  # jobs of a tier that may wait in the backend; further down: the last
-KV_MOST: Final = 0.95
-SLOW_MS: Final = 150.0  # per output token; shuts the gate
-QUICK_AGAIN_MS: Final = 135.0  # opens it again
+QUICK_AGAIN: Final = 0.9  # of slow_ms: below that a slow backend's gate opens again
 # A gate that a reading shut stays so when the readings end, but for one job on a backend that has none of ours: else
 # stale metrics would raise what may be sent, or shut it for good.
 SHUT_FALLBACK: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What an operator may set, per pool.
+
+    `theta` (θ): jobs of each tier, from the highest down, that may wait in a backend; further down the last holds.
+    `kv_most`: the share of the KV cache, times its room, above which a lower tier sends nothing. `slow_ms`: the time
+    per output token that shuts the gate; below .9 of it the gate opens again.
+    """
+
+    theta: tuple[int, ...] = (3, 2, 1)
+    kv_most: float = 0.95
+    slow_ms: float = 150.0
+
+    def of(self, tier: int) -> int:
+        """θ of a tier; 0 is the highest."""
+        return self.theta[min(tier, len(self.theta) - 1)]
+
+
+DEFAULT: Final = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +59,28 @@ class Load:
     token_ms: float | None
 
 
-def theta(tier: int) -> int:
-    """How many jobs of a tier (0 is the highest) may wait in a backend."""
-    return THETA[min(tier, len(THETA) - 1)]
-
-
-def is_slow(was_slow: bool, token_ms: float | None) -> bool:
+def is_slow(was_slow: bool, token_ms: float | None, tuning: Tuning = DEFAULT) -> bool:
     """Whether tokens come too slowly to send more; an idle backend is never slow."""
     if token_ms is None:
         return False
-    return token_ms >= (QUICK_AGAIN_MS if was_slow else SLOW_MS)
+    return token_ms >= tuning.slow_ms * (QUICK_AGAIN if was_slow else 1)
 
 
-def gates(capacity: Capacity, load: Load, rooms: Sequence[float], *, slow: bool) -> tuple[TierGate, ...]:
-    """Each tier's gate, from the highest tier down. `rooms` are headroom.rooms."""
-    return tuple(_gate(capacity, load, tier, rooms, slow=slow) for tier in range(len(rooms)))
+def gates(
+    capacity: Capacity, load: Load, rooms: Sequence[float], *, slow: bool, tuning: Tuning = DEFAULT
+) -> tuple[TierGate, ...]:
+    """Each tier's gate, from the highest tier down. `rooms` are headroom.rooms, `slow` is is_slow."""
+    return tuple(_gate(capacity, load, tier, rooms, slow=slow, tuning=tuning) for tier in range(len(rooms)))
 
 
-def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, slow: bool) -> TierGate:
+def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, slow: bool, tuning: Tuning) -> TierGate:
     room = rooms[tier]
     if slow:
         return TierGate(0, SHUT_FALLBACK, "slow_tokens")
-    if tier > 0 and load.kv is not None and load.kv >= KV_MOST * room:
+    if tier > 0 and load.kv is not None and load.kv >= tuning.kv_most * room:
         return TierGate(0, SHUT_FALLBACK, "kv")
     lowest = 0 < tier == len(rooms) - 1
-    full = capacity.cap + (0 if lowest and load.waiting > 0 else theta(tier))
-    in_room = max(1, math.floor((capacity.k + theta(0)) * room))
+    full = capacity.cap + (0 if lowest and load.waiting > 0 else tuning.of(tier))
+    in_room = max(1, math.floor((capacity.k + tuning.of(0)) * room))
     fallback = min(capacity.cap, max(1, math.floor(capacity.k * room)))
     return TierGate(full, fallback, "full") if full <= in_room else TierGate(in_room, fallback, "room")

@@ -27,6 +27,7 @@ _CODES: Final[dict[Fault, tuple[str, int]]] = {
     "unsuitable": ("invalid_request", 400),
 }
 _FINAL: Final[frozenset[Fault]] = frozenset({"too_large", "unsuitable"})  # it would fail again
+_ITS_OWN: Final[frozenset[Fault]] = frozenset({"reset", "timeout", "first_byte_timeout", "idle_timeout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,17 @@ class HandBack:
 def shuts_gate(outcome: Answer | CallFailed) -> bool:
     """Whether the backend is down until its next good scrape: it took no connection, or broke one."""
     return isinstance(outcome, CallFailed) and outcome.fault in ("refused", "reset")
+
+
+def is_fault(outcome: Answer | CallFailed, *, own_timeout: bool) -> bool:
+    """Whether it speaks against the backend: 5xx, a broken connection, no answer in time.
+
+    Not 429, nor 503 with a Retry-After: it has no room now. Nor an attempt that took longer than the caller gave it
+    (`own_timeout`: the job has a time of its own), or one tenant could have a backend ejected.
+    """
+    if isinstance(outcome, CallFailed):
+        return outcome.fault in _ITS_OWN and not (own_timeout and outcome.fault == "timeout")
+    return outcome.status >= 500 and not (outcome.status == 503 and outcome.retry_after_s is not None)
 
 
 Verdict = Settle | TryAgain | HandBack

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fairlane.errors import InvalidRequest, PayloadTooLarge, UnknownTier
-from fairlane.model import TENANT_PATTERN, BackendSpec, JobSpec, Limits, Settlement, TierGate, Usage
+from fairlane.model import FAMILY_NAMES, TENANT_PATTERN, BackendSpec, JobSpec, Limits, Settlement, TierGate, Usage
 from fairlane.queue.pools import Pool
 
 MAX_HEAD_BYTES: Final = 64 << 10
@@ -17,13 +17,11 @@ MAX_STEER_BYTES: Final = 8 << 10
 MAX_URL_CHARS: Final = 2048
 MOST_GAMMA: Final = 1000
 MOST_MS: Final = 10 * 365 * 86_400_000
-
 MOST_HASHES: Final = 8
 _HASH: Final = re.compile(r"[0-9a-f]{4,32}")
 _TENANT: Final = re.compile(TENANT_PATTERN)
 _BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
 _DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
-_FAMILY: Final = re.compile(r"[a-z0-9._-]{1,32}")
 _KEY_ENV: Final = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 
@@ -73,8 +71,8 @@ def check_spec(spec: BackendSpec, act: str) -> None:
         raise InvalidRequest("A spec is given when a backend is added.", param="spec")
     if not _is_address(spec.url):
         raise InvalidRequest("A backend's url is http://…, https://… or null://, in visible ASCII.", param="url")
-    if spec.family is not None and not _FAMILY.fullmatch(spec.family):
-        raise InvalidRequest(f"A family has the form {_FAMILY.pattern}.", param="family")
+    if spec.family is not None and spec.family not in FAMILY_NAMES:
+        raise InvalidRequest(f"A family is one of {', '.join(FAMILY_NAMES)}.", param="family")
     if spec.key_env is not None and not _KEY_ENV.fullmatch(spec.key_env):
         raise InvalidRequest("key_env is the name of an environment variable, not a key.", param="key_env")
     if spec.slots is not None and not is_whole(spec.slots, 1, 100_000):

@@ -218,7 +218,8 @@ class Queue:
         check_ms("delay_ms", delay_ms)
         args = (
             lease.id, str(lease.token), str(delay_ms), _NO_WORD.sub("_", error.code)[:64],
-            replies.or_empty(error.status), result, replies.error_json(error), *replies.usage_args(usage), "1" if fault else "",
+            replies.or_empty(error.status), result, replies.error_json(error), *replies.usage_args(usage),
+            "1" if fault else "",
         )  # fmt: skip
         return cast(State, replies.text(await self._store.run("retry", pool.prefix, *args)))
 
@@ -255,7 +256,8 @@ class Queue:
     ) -> BackendCounts:
         """Writes what a scrape led to: each tier's gate, the numbers behind it as JSON, and the counts it used up.
 
-        `epoch` is another one after the backend has restarted. A backend that was down is up again. Returns the counts that are left. Raises NotFound, UnknownTier.
+        `epoch` is another one after the backend has restarted. A backend that was down is up again. Returns the counts
+        that are left. Raises NotFound, UnknownTier.
         """
         for tier, gate in gates.items():
             check_tier(pool, tier)

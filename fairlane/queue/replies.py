@@ -71,7 +71,7 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
         case "LOST" | "STALE":
             return LeaseLost() if word == "LOST" else StaleCall()
         case "TIER":
-            return UnknownTier(f"The target pool has no tier {rest!r}.")
+            return UnknownTier(f"The pool has no tier {rest!r}.", param="tier")
         case "BATCH":
             return IllegalTransition("A job of a batch stays in its pool. It can change its tier.")
         case "FULL":
@@ -154,6 +154,8 @@ def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
             return Submitted(value.decode(), created=word == b"new")
         case b"mismatch":
             return IdempotencyMismatch()
+        case b"no_tier":
+            return UnknownTier(f"The tiers are {', '.join(value.decode().split(','))}.", param="tier")
         case b"tenant_full":
             return QueueFull(f"{int(value)} jobs of this tenant wait already. Let fewer wait at once.", retry_after=5)
         case _:

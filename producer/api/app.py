@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Final
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from fairlane.errors import StoreFull, StoreUnavailable
 from fairlane.queue.connection import connect
@@ -18,6 +19,7 @@ from producer.api.documents import describe
 from producer.api.state import State
 from producer.estimate import Estimates
 from producer.intake import Intake
+from producer.promises import Promises
 from producer.waiting import Waiting
 
 STORE_TIMEOUT_S: Final = 3.0
@@ -41,6 +43,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
         try:
             with suppress(StoreUnavailable, StoreFull):  # it may come later; until then we are not ready
                 await used.check()
+            registry = CollectorRegistry()
             async with used.signals() as signals:
                 app.state.fairlane = State(
                     settings=settings,
@@ -48,6 +51,8 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                     intake=Intake(used, settings.max_attempts),
                     waiting=Waiting(used, signals),
                     estimates=Estimates(used),
+                    promises=Promises(registry),
+                    registry=registry,
                     needs_dispatcher=needs_dispatcher,
                 )
                 yield

@@ -58,11 +58,12 @@ async def _idle_pools(state: State) -> list[str]:
 
 @router.get("/metrics", responses={200: METRICS, **STORE_RESPONSES}, response_model=None)
 async def metrics(state: Shared) -> Response:
-    """Pools, tiers, gates and backends, read from Redis now."""
+    """Pools, tiers, gates and backends, read from Redis now; and what this front door has counted."""
     collector = PoolCollector()
     for pool in await state.queue.pools.all():
         overview = await state.queue.inspect.overview(pool)
         collector.show(PoolReading(pool.name, overview, pool.policy.gamma, round(1000 * time.time())))
     registry = CollectorRegistry()
     registry.register(collector)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    shown = generate_latest(registry) + generate_latest(state.registry)
+    return Response(shown, media_type=CONTENT_TYPE_LATEST)

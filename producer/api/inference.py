@@ -65,7 +65,7 @@ async def _run(request: Request, tenant: str, tier: str | None, key: str | None)
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:
-        return await full_response(state, pool, full)
+        return await full_response(state, pool, spec.tier, full)
     try:
         job = await unless_gone(request, state.waiting.job(submitted.id, None, state.cut))
     except StoreUnavailable as error:  # the job goes on: its id says where to look for it

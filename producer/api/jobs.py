@@ -14,7 +14,6 @@ from producer.api.identity import Tenant
 from producer.api.listing import list_jobs
 from producer.api.presence import CLOSED, unless_gone
 from producer.api.state import Shared, State
-from producer.estimate import position
 from producer.explaining import explain_view
 from producer.jobview import job_view
 
@@ -51,6 +50,7 @@ async def read(
         if found is None:
             return Response(status_code=CLOSED)
         job = found
+        state.promises.heard(job)
     return Json(job_view(job))
 
 
@@ -76,8 +76,9 @@ async def explain(state: Shared, tenant: Tenant, job_id: str) -> Response:
     job = await _own(state, tenant, job_id)
     why = await state.queue.inspect.explain(job_id)
     pool = await state.queue.pools.by_name(job.pool)
-    wait_s = await state.estimates.wait_s(pool, position(why)) if why.state in ("queued", "delayed") else None
-    return Json(explain_view(why, wait_s))
+    waits = why.state in ("queued", "delayed")
+    estimate = await state.estimates.of(pool, why, job.not_before_ms) if waits else None
+    return Json(explain_view(why, pool, await state.estimates.load(pool), estimate))
 
 
 async def _own(state: State, tenant: str, job_id: str) -> Job:
@@ -85,4 +86,5 @@ async def _own(state: State, tenant: str, job_id: str) -> Job:
     job = await state.queue.inspect.outcome(job_id)
     if job.tenant != tenant:
         raise NotFound()
+    state.promises.heard(job)
     return job

@@ -5,18 +5,30 @@ from __future__ import annotations
 from fastapi import Response
 
 from fairlane.errors import QueueFull
+from fairlane.model import Job
 from fairlane.queue.pools import Pool
 from producer.api.errors import error_response
 from producer.api.state import State
+from producer.estimate import Estimate
 
 
-async def place_headers(state: State, pool: Pool, ahead: int) -> dict[str, str]:
-    """Of a job with `ahead` jobs before it."""
-    wait_s = await state.estimates.wait_s(pool, ahead)
-    return {"x-fairlane-queue-position": str(ahead), "x-fairlane-estimated-wait": f"{wait_s:.3f}"}
+async def place_of(state: State, pool: Pool, job: Job) -> dict[str, str]:
+    """The headers of a job that was just taken in; what they say of its wait is compared with it later."""
+    if job.state not in ("queued", "delayed"):
+        return _headers(Estimate(0, 0.0))
+    why = await state.queue.inspect.explain(job.id)
+    estimate = await state.estimates.of(pool, why, job.not_before_ms)
+    state.promises.made(job.id, estimate.wait_s)
+    return _headers(estimate)
 
 
-async def full_response(state: State, pool: Pool, full: QueueFull) -> Response:
+async def full_response(state: State, pool: Pool, tier: str, full: QueueFull) -> Response:
     """The refusal, with the place that the job would have had."""
-    load = await state.queue.inspect.load(pool)
-    return error_response(full, **await place_headers(state, pool, sum(tier.waiting for tier in load.tiers)))
+    return error_response(full, **_headers(await state.estimates.refused(pool, tier)))
+
+
+def _headers(estimate: Estimate) -> dict[str, str]:
+    return {
+        "x-fairlane-queue-position": str(estimate.position),
+        "x-fairlane-estimated-wait": f"{estimate.wait_s:.3f}",
+    }

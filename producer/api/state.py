@@ -7,25 +7,30 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
+from prometheus_client import CollectorRegistry
 
 from fairlane.errors import Draining
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings
 from producer.estimate import Estimates
 from producer.intake import Intake
+from producer.promises import Promises
 from producer.waiting import Waiting
 
 
 @dataclass(slots=True)
 class State:
     """One per process. `closing` is set when the process has been told to end: it takes nothing in any more, and long
-    polls answer. `cut` is set at the end of the grace time: nothing is waited for any more."""
+    polls answer. `cut` is set at the end of the grace time: nothing is waited for any more. `registry` holds what this
+    process counts itself."""
 
     settings: Settings
     queue: Queue
     intake: Intake
     waiting: Waiting
     estimates: Estimates
+    promises: Promises
+    registry: CollectorRegistry
     needs_dispatcher: bool = False
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)

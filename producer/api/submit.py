@@ -18,10 +18,9 @@ from producer.api.body import MANY, read_json
 from producer.api.documents import CREATE_BODY, JOB, JOB_OR_LIST, RESPONSES
 from producer.api.errors import error_body, fault_of, retry_after_s
 from producer.api.identity import KeyHeader, Tenant, TierHeader, same_tenant
-from producer.api.places import full_response, place_headers
+from producer.api.places import full_response, place_of
 from producer.api.state import State, accepting
 from producer.api.wire import JobIn
-from producer.estimate import position
 from producer.intake import JobRequest
 from producer.jobview import job_view
 
@@ -59,13 +58,13 @@ async def create(request: Request, tenant: Tenant, tier: TierHeader = None, key:
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:
-        return await full_response(state, pool, full)
+        return await full_response(state, pool, spec.tier, full)
     headers = {"location": f"/v1/jobs/{submitted.id}"}
     view = _bare(submitted)
     with suppress(StoreUnavailable):  # it was taken in: that must be said, whatever else can be
         job = await state.queue.inspect.outcome(submitted.id)
         view = job_view(job)
-        headers |= await _place(state, pool, job)
+        headers |= await place_of(state, pool, job)
     return Json(view, 202 if submitted.created else 200, headers)
 
 
@@ -77,11 +76,6 @@ def _asked(given: Any, tenant: str, tier: str | None) -> JobRequest:
         raise fault_of(error.errors(include_url=False)) from error
     same_tenant(job.tenant, tenant)
     return job.request(tier)
-
-
-async def _place(state: State, pool: Pool, job: Job) -> dict[str, str]:
-    waits = job.state in ("queued", "delayed")
-    return await place_headers(state, pool, position(await state.queue.inspect.explain(job.id)) if waits else 0)
 
 
 def _listed(payload: dict[str, Any]) -> list[Any]:
@@ -123,7 +117,7 @@ async def _create_many(state: State, tenant: str, given: Sequence[Any], tier: st
             ids = [answer.id for answer in map(answers.__getitem__, specs) if isinstance(answer, Submitted)]
             jobs |= {job.id: job for job in await state.queue.inspect.jobs(pool, ids)}
         taken = [jobs[answer.id] for answer in in_order if isinstance(answer, Submitted) and answer.id in jobs]
-        headers = await _place(state, await state.intake.pool(taken[-1].pool), taken[-1]) if taken else {}
+        headers = await place_of(state, await state.intake.pool(taken[-1].pool), taken[-1]) if taken else {}
     return Json({"jobs": [_answer(answer, jobs) for answer in in_order]}, 202, headers)
 
 

@@ -14,7 +14,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from producer.client.submission import Submission
 from producer.client.transport import Page
-from producer.estimate import Estimates, position
+from producer.estimate import Estimates
 from producer.explaining import explain_view
 from producer.intake import Intake
 from producer.jobview import job_view
@@ -84,12 +84,12 @@ class RedisTransport:
 
     async def explain(self, job_id: str) -> Mapping[str, Json]:
         to = await self._open()
+        job = await to.queue.inspect.outcome(job_id)
+        pool = await to.queue.pools.by_name(job.pool)
         why = await to.queue.inspect.explain(job_id)
-        wait_s = None
-        if why.state in ("queued", "delayed"):
-            job = await to.queue.inspect.outcome(job_id)
-            wait_s = await to.estimates.wait_s(await to.queue.pools.by_name(job.pool), position(why))
-        return explain_view(why, wait_s)
+        waits = why.state in ("queued", "delayed")
+        estimate = await to.estimates.of(pool, why, job.not_before_ms) if waits else None
+        return explain_view(why, pool, await to.estimates.load(pool), estimate)
 
     async def close(self) -> None:
         self._opened = None

@@ -108,13 +108,14 @@ async def test_the_same_key_and_body_is_the_first_job_and_another_body_is_refuse
 async def test_the_tier_is_the_headers_then_the_jobs_then_the_bodys(
     http: httpx.AsyncClient, queue: Queue, header: str | None, own: str | None, service: str | None, tier: str
 ) -> None:
-    body = JOB["body"] | ({"service_tier": service} if service else {})
+    body = JOB["body"] | {"priority": -9} | ({"service_tier": service} if service else {})
     headers = {"x-fairlane-tier": header} if header else {}
     response = await http.post("/v1/jobs", json=JOB | {"tier": own, "body": body}, headers=headers)
     assert response.json()["tier"] == tier
     sent = (await queue.inspect.job(response.json()["id"])).body
     assert sent is not None
     assert b"service_tier" not in sent  # it is for us, not for the backend
+    assert b"priority" not in sent  # nor may a caller jump the queue of the backend's engine
 
 
 @pytest.mark.parametrize("policy", [Policy(tiers=("fast", "slow"))], indirect=True)

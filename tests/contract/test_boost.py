@@ -97,6 +97,14 @@ async def test_a_class_forgets_what_was_long_ago(queue: Queue, pool: Pool, clock
 
 
 @pinned
+async def test_one_very_long_job_is_forgotten_soon(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    await run(queue, pool, clock, 600_000)
+    for _ in range(250):
+        await run(queue, pool, clock, 2_000)
+    assert await boost_of(queue, pool) == pytest.approx(boost_ms(2_000), rel=0.1)
+
+
+@pinned
 async def test_the_longest_service_leaves_numbers_finite(queue: Queue, pool: Pool, clock: ManualClock) -> None:
     for took_ms in (1, 86_400_000, 1):
         await run(queue, pool, clock, took_ms)

@@ -108,6 +108,7 @@ async def test_of_those_who_change_it_at_once_nobody_undoes_another(queue: Queue
     assert [change.version for change in await queue.inspect.policy_history(pool)] == [4, 3, 2, 1]
 
 
+@pytest.mark.parametrize("store", ["valkey"], indirect=True)
 async def test_the_last_hundred_changes_are_kept(queue: Queue, pool: Pool) -> None:
     for n in range(1, 104):
         await queue.set_policy(pool, {"valve_ms": n}, by="ops")
@@ -172,6 +173,7 @@ async def test_the_next_submit_uses_the_new_bound(queue: Queue, pool: Pool) -> N
 
 
 async def test_a_process_knows_it_within_a_second(queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "CURRENT_S", 3600.0)
     other = another_process(queue)
     known = await other.pools.by_name("llama")
     new = await queue.set_policy(pool, {"tiers": ",".join(WITH_NIGHT)}, by="ops")
@@ -256,6 +258,7 @@ async def test_delayed_jobs_of_other_tiers_do_not_hold_a_tier(queue: Queue, pool
     assert "flex" not in (await queue.set_policy(pool, {"tiers": "priority,default,batch"}, by="ops")).policy.tiers
 
 
+@pytest.mark.parametrize("store", ["valkey"], indirect=True)
 async def test_more_delayed_jobs_than_can_be_looked_through_hold_every_tier(queue: Queue, pool: Pool) -> None:
     await submit(queue, pool, tier="batch", delay_ms=1000, n=1001)
     with pytest.raises(IllegalTransition, match="more than 1000 delayed"):

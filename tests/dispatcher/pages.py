@@ -22,9 +22,9 @@ class Page:
         self.looks = 0
 
     def client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        return httpx.AsyncClient(transport=httpx.MockTransport(self.answer))
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: httpx.Request) -> httpx.Response:
         self.looks += 1
         if self.broken:
             raise self.broken

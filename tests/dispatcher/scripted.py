@@ -33,6 +33,7 @@ class Script:
     def __init__(self) -> None:
         self.acts: list[Act] = [answer(OK)]
         self.calls: list[str] = []
+        self.bodies: list[bytes] = []
         self.running = 0
         self.most = 0
         self.aborted: list[str] = []
@@ -44,6 +45,7 @@ class Script:
     async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
         act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0]
         self.calls.append(job_id)
+        self.bodies.append(body)
         self.running += 1
         self.most = max(self.most, self.running)
         self.began.set()

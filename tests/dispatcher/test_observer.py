@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
-
 import httpx
 import pytest
 
-from dispatcher.observer import Observer
 from fairlane.model import BackendSpec, BackendView, Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import take
+from tests.dispatcher.observing import SCRAPE_S, observed, reached, seen, view
 from tests.dispatcher.pages import Page
 from tests.dispatcher.scripted import submit, until
 
-SCRAPE_S = 0.02
 TIERS = ("priority", "default", "flex", "batch")
 
 
@@ -33,35 +26,6 @@ async def pool(queue: Queue, policy: Policy) -> Pool:
     made = await queue.pools.open("llama", policy)
     await queue.set_backend(made, "b1", "add", spec=BackendSpec("http://b1"))
     return made
-
-
-@asynccontextmanager
-async def observed(queue: Queue, pool: Pool, page: Page) -> AsyncIterator[None]:
-    async with page.client() as client:
-        task = asyncio.create_task(Observer(queue, pool, client, SCRAPE_S).run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-async def view(queue: Queue, pool: Pool, name: str = "b1") -> BackendView:
-    return await queue.inspect.backend(pool, name)
-
-
-async def seen(queue: Queue, pool: Pool) -> dict[str, Any]:
-    return json.loads((await view(queue, pool)).seen)
-
-
-async def reached(queue: Queue, pool: Pool, **expected: object) -> None:
-    """Waits until the last scrape saw this."""
-
-    async def is_so() -> bool:
-        return expected.items() <= (await seen(queue, pool)).items()
-
-    await until(is_so)
 
 
 async def limits(queue: Queue, pool: Pool) -> list[int]:
@@ -225,20 +189,12 @@ async def test_a_page_without_counters_is_not_taken_for_a_frozen_one(queue: Queu
 async def test_one_bad_backend_does_not_touch_the_others(queue: Queue, pool: Pool) -> None:
     """Case 14."""
     await queue.set_backend(pool, "b2", "add", spec=BackendSpec("http://b2"))
-    page = Page()
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "b1":
-            raise httpx.ReadTimeout("silent")
-        return page._answer(request)
-
-    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        task = asyncio.create_task(Observer(queue, pool, client, SCRAPE_S).run())
+    silent = Page()
+    silent.broken = httpx.ReadTimeout("silent")
+    async with observed(queue, pool, b1=silent, b2=Page()):
         await until(lambda: _is_fresh(queue, pool))
         await submit(queue, pool, 10)
         assert {lease.backend for lease in await take(queue, pool, 3)} >= {"b2"}
-        task.cancel()
-        await asyncio.wait([task])
     assert (await view(queue, pool, "b1")).fresh_at_ms is None
 
 

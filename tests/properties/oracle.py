@@ -128,10 +128,12 @@ class Oracle:
 
     def learn(self, job: OracleJob, usage: tuple[int, int] | None) -> None:
         """w = ln(M)/γ, where M is the mean of e^(γS) over the service times S of a class."""
-        took, gamma, key = max(1, self.now - job.started), self.gamma, (job.tenant, bucket(job.output))
+        took: float = max(1, self.now - job.started)
+        ran, gamma, key = took, self.gamma, (job.tenant, bucket(job.output))
         n, w = self.classes.get(key, (0, 0.0))
         part = 1 / min(n + 1, 50)
         if gamma > 0:
+            w, took = min(w, 5 / gamma), min(took, 5 / gamma)
             top = gamma * max(w, took)
             w = (top + math.log((1 - part) * math.exp(gamma * w - top) + part * math.exp(gamma * took - top))) / gamma
         else:
@@ -140,7 +142,7 @@ class Oracle:
         if usage and sum(usage):
             n, output, ms = self.work.get(job.tier, (0, 0.0, 0.0))
             part = 1 / min(n + 1, 100)
-            ms += part * (1000 * took / (usage[0] + 2 * usage[1]) - ms)
+            ms += part * (1000 * ran / (usage[0] + 2 * usage[1]) - ms)
             self.work[job.tier] = (n + 1, kept(output + part * (usage[1] - output)), kept(ms))
 
     def score(self, tier: str, tenant: str) -> int:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
+from dispatcher.meters import Meters
+from fairlane.metrics import METRICS, pool_families
 from fairlane.model import FINISHED, TRANSITIONS
 from fairlane.queue import keys
+from producer.promises import Promises
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -47,16 +52,27 @@ def test_every_link_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_every_setting_of_a_policy_is_described_with_its_default() -> None:
+    from fairlane.model import Policy
+    from fairlane.queue.policies import policy_of, texts
+
+    page = (DOCS / "policy.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", page[: page.index("## Tenants")], re.MULTILINE)
+    assert [name for name, _ in rows] == list(texts(Policy()))
+    assert policy_of({name: default.strip().encode() for name, default in rows}) == Policy()
+
+
 def test_every_metric_is_described() -> None:
-    from prometheus_client import CollectorRegistry
+    text = (DOCS / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| ([\w ]+) \|", text, re.MULTILINE)
+    table = [(metric.name, ", ".join(metric.labels), metric.where) for metric in METRICS]
+    assert rows == table
 
-    from dispatcher.meters import Meters
-    from fairlane.metrics import pool_families
 
+def test_every_metric_of_the_table_is_shown_and_no_other() -> None:
     registry = CollectorRegistry()
     Meters(registry)
+    Promises(registry)
     families = [*pool_families([]), *registry.collect()]
     shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
-    rows = re.findall(r"^\| `(fairlane_\w+)` \|", (DOCS / "metrics.md").read_text(), re.MULTILINE)
-    assert set(rows) == shown
-    assert len(rows) == len(shown)
+    assert shown == {metric.name for metric in METRICS}

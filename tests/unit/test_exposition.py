@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,25 @@ def test_every_series_is_read_whatever_its_labels_and_its_value(
     assert [repr(value) for value in found["up"]] == [repr(value) for _, value, _ in series]
 
 
+labels_of = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["", "x", 'a="x"', "{", "},", '"', "\\", "\n"]))
+
+
+@given(st.lists(st.tuples(labels_of, st.integers(0, 9)), max_size=20), st.randoms())
+def test_a_name_may_say_which_of_its_series_it_means(series: list[tuple[dict[str, str], int]], random: Random) -> None:
+    lines: list[str] = []
+    for labels, value in series:
+        pairs = [f'{key}="{escaped(text)}"' for key, text in labels.items()]
+        random.shuffle(pairs)
+        lines.append(f"up{{{','.join(pairs)}}} {value}")
+    names = ["up", 'up{a="x"}', 'up{a=""}', 'up{f=""}', 'down{a="x"}']
+    found = read("\n".join(lines).encode(), names)
+    everything = [value for _, value in series]
+    assert found.get("up", []) == found.get('up{f=""}', []) == everything
+    assert found.get('up{a="x"}', []) == [value for labels, value in series if labels.get("a") == "x"]
+    assert found.get('up{a=""}', []) == [value for labels, value in series if not labels.get("a")]
+    assert 'down{a="x"}' not in found
+
+
 @given(st.lists(printable | st.binary().map(repr), max_size=30))
 def test_lines_that_are_not_wanted_are_never_looked_at(lines: list[str]) -> None:
     others = [line for line in lines if not line.lstrip(" \t").startswith("up")]
@@ -71,7 +91,6 @@ def test_numbers_are_read_as_the_format_writes_them(text: str, value: float) -> 
         "up{} ",
         'up{a="b} 1',
         "up{a=b 1",
-        "up}{ 1",
         "up{} {} 1",
         "up 1_000",
         "up 0x10",

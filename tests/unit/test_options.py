@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlane.errors import InvalidRequest
-from fairlane.model import BackendSpec
+from fairlane.model import FAMILY_NAMES, BackendSpec
 from fairlane.options import BackendOption, parse_backend
 
 
@@ -23,6 +23,17 @@ from fairlane.options import BackendOption, parse_backend
 )
 def test_a_backend_is_read(text: str, expected: BackendOption) -> None:
     assert parse_backend(text) == expected
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_a_family_is_named(family: str) -> None:
+    assert parse_backend(f"m=http://a,family={family}").spec.family == family
+
+
+@pytest.mark.parametrize("family", ["vlm", "VLLM", "", "vllm "])
+def test_an_unknown_family_is_refused_and_the_known_ones_are_named(family: str) -> None:
+    with pytest.raises(InvalidRequest, match="family is one of vllm, sglang, tgi"):
+        parse_backend(f"m=http://a,family={family}")
 
 
 @pytest.mark.parametrize("text", ["", "x", "=http://a", "m=gpu1:8000", "m=http://a,slots=x", "m=http://a,colour=red"])

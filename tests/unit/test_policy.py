@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from dispatcher.policy import capacity, gate, headroom
 from dispatcher.policy.capacity import Capacity, Scrape
-from dispatcher.policy.gate import Load
+from dispatcher.policy.gate import Load, Tuning
+from fairlane.model import GateReason, TierGate
 
 
 @pytest.mark.parametrize(
@@ -23,19 +26,75 @@ def test_rooms_are_those_of_the_design(active: list[bool], rooms: tuple[float, .
     assert headroom.rooms(active) == pytest.approx(rooms, abs=0.0005)
 
 
+def test_an_operator_may_keep_more_or_less_and_the_lowest_tier_is_still_let_in() -> None:
+    assert headroom.rooms([True] * 3, reserve=0.4, decay=0.0) == pytest.approx((1.0, 0.6, 0.2))
+    assert headroom.rooms([True] * 3, reserve=0.0) == (1.0, 1.0, 1.0)
+    assert headroom.rooms([True] * 10, reserve=1.0, decay=0.0)[-1] == headroom.LEAST
+
+
+HIGHEST, SECOND, THIRD, LOWEST = range(4)
+CALM = Load(waiting=0, kv=0.1, token_ms=20.0)
+ALL, ALONE = (True,) * 4, (False, False, False, True)
+
+
 @pytest.mark.parametrize(
-    ("load", "slow", "whys"),
+    ("tier", "active", "load", "slow", "tuning", "limit", "fallback", "why"),
     [
-        (Load(0, 0.1, None), False, ["full", "room", "room", "room"]),
-        (Load(0, 0.97, None), False, ["full", "kv", "kv", "kv"]),  # tier 0 is never shut by this
-        (Load(0, 0.70, None), False, ["full", "room", "kv", "kv"]),  # .95 of the room
-        (Load(0, None, None), False, ["full", "room", "room", "room"]),
-        (Load(0, 0.1, 200.0), True, ["slow_tokens"] * 4),
+        # K = cap = 20: K + θ_0 = 23, of which each tier has its room
+        (HIGHEST, ALL, CALM, False, Tuning(), 23, 20, "full"),
+        (SECOND, ALL, CALM, False, Tuning(), 18, 16, "room"),
+        (THIRD, ALL, CALM, False, Tuning(), 16, 14, "room"),
+        (LOWEST, ALL, CALM, False, Tuning(), 15, 13, "room"),
+        # nothing is active above it: only what may wait there differs
+        (SECOND, ALONE, CALM, False, Tuning(), 22, 20, "full"),
+        (LOWEST, ALONE, CALM, False, Tuning(), 21, 20, "full"),
+        (LOWEST, ALONE, Load(2, 0.1, 20.0), False, Tuning(), 20, 20, "full"),  # until as many finished as waited
+        (HIGHEST, ALONE, Load(2, 0.1, 20.0), False, Tuning(), 23, 20, "full"),
+        # KV: .95 of the room; tier 0 is never shut by it
+        (HIGHEST, ALL, Load(0, 0.99, 20.0), False, Tuning(), 23, 20, "full"),
+        (SECOND, ALL, Load(0, 0.76, 20.0), False, Tuning(), 0, 1, "kv"),
+        (SECOND, ALL, Load(0, 0.75, 20.0), False, Tuning(), 18, 16, "room"),
+        (LOWEST, ALL, Load(0, 0.65, 20.0), False, Tuning(), 0, 1, "kv"),
+        (LOWEST, ALONE, Load(0, 0.94, 20.0), False, Tuning(), 21, 20, "full"),
+        (LOWEST, ALL, Load(0, None, 20.0), False, Tuning(), 15, 13, "room"),  # it does not say
+        # slow tokens shut it for all, before anything else
+        (HIGHEST, ALL, Load(0, 0.99, 200.0), True, Tuning(), 0, 1, "slow_tokens"),
+        (LOWEST, ALL, Load(0, 0.99, 200.0), True, Tuning(), 0, 1, "slow_tokens"),
+        # an operator's own
+        (HIGHEST, ALL, CALM, False, Tuning(theta=(0,)), 20, 20, "full"),
+        (LOWEST, ALONE, CALM, False, Tuning(theta=(8, 5)), 25, 20, "full"),
+        (SECOND, ALL, CALM, False, Tuning(theta=(8, 5)), 22, 16, "room"),
+        (SECOND, ALL, Load(0, 0.5, 20.0), False, Tuning(kv_most=0.6), 0, 1, "kv"),
     ],
 )
-def test_the_gate_says_which_condition_binds(load: Load, slow: bool, whys: list[str]) -> None:
-    found = gate.gates(Capacity(k=20, cap=20), load, headroom.rooms([True] * 4), slow=slow)
-    assert [each.why for each in found] == whys
+def test_the_gate(
+    tier: int,
+    active: Sequence[bool],
+    load: Load,
+    slow: bool,
+    tuning: Tuning,
+    limit: int,
+    fallback: int,
+    why: GateReason,
+) -> None:
+    found = gate.gates(Capacity(k=20, cap=20), load, headroom.rooms(active), slow=slow, tuning=tuning)
+    assert found[tier] == TierGate(limit, fallback, why)
+
+
+def test_a_pool_of_one_tier_keeps_no_room() -> None:
+    only = gate.gates(Capacity(k=20, cap=20), Load(2, 0.99, None), headroom.rooms([True]), slow=False)
+    assert only == (TierGate(23, 20, "full"),)
+
+
+def test_slow_tokens_are_what_the_operator_says() -> None:
+    tuning = Tuning(slow_ms=40.0)
+    for was_slow, token_ms, slow in (
+        (False, 39.0, False),
+        (False, 40.0, True),
+        (True, 36.0, True),
+        (True, 35.9, False),
+    ):
+        assert gate.is_slow(was_slow, token_ms, tuning) is slow
 
 
 def test_slow_tokens_have_a_hysteresis_and_an_idle_backend_is_never_slow() -> None:

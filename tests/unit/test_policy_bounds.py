@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from dispatcher.policy import capacity, gate, headroom
 from dispatcher.policy.capacity import Capacity, Scrape
-from dispatcher.policy.gate import Load
+from dispatcher.policy.gate import Load, Tuning
 
-THETA = gate.theta(0)
+THETA = gate.DEFAULT.of(0)
 actives = st.lists(st.booleans(), min_size=1, max_size=10)
 counts = st.integers(0, 300)
 capacities = st.builds(lambda k, cap: Capacity(k=k, cap=min(cap, k)), st.integers(1, 2000), st.integers(1, 2000))
+tunings = st.builds(
+    Tuning,
+    theta=st.lists(st.integers(0, 50), min_size=1, max_size=10).map(lambda each: tuple(sorted(each, reverse=True))),
+    kv_most=st.floats(0.01, 1),
+)
 loads = st.builds(Load, waiting=st.integers(0, 50), kv=st.none() | st.floats(0, 1), token_ms=st.none())
 pages = st.builds(
     Scrape,
@@ -46,6 +51,15 @@ def test_room_never_rises_for_a_lower_tier_and_never_ends(active: list[bool]) ->
     assert rooms[-1] > 0.1
 
 
+@given(actives, st.floats(0, 1), st.floats(0, 20))
+def test_room_is_a_share_that_never_rises_for_a_lower_tier_however_it_is_tuned(
+    active: list[bool], reserve: float, decay: float
+) -> None:
+    rooms = headroom.rooms(active, reserve, decay)
+    assert list(rooms) == sorted(rooms, reverse=True)
+    assert all(0 < room <= 1 for room in rooms)
+
+
 @given(actives, st.data())
 def test_room_never_rises_when_a_tier_becomes_active(active: list[bool], data: st.DataObject) -> None:
     tier = data.draw(st.integers(0, len(active) - 1))
@@ -53,28 +67,28 @@ def test_room_never_rises_when_a_tier_becomes_active(active: list[bool], data: s
     assert all(a >= b for a, b in zip(headroom.rooms(without), headroom.rooms(with_it), strict=True))
 
 
-@given(actives, capacities, loads, st.booleans())
+@given(actives, capacities, loads, st.booleans(), tunings)
 def test_no_lower_tier_may_hold_more_than_a_higher_one(
-    active: list[bool], known: Capacity, load: Load, slow: bool
+    active: list[bool], known: Capacity, load: Load, slow: bool, tuning: Tuning
 ) -> None:
-    found = gate.gates(known, load, headroom.rooms(active), slow=slow)
+    found = gate.gates(known, load, headroom.rooms(active), slow=slow, tuning=tuning)
     for figures in ([each.limit for each in found], [each.fallback for each in found]):
         assert figures == sorted(figures, reverse=True)
 
 
-@given(actives, capacities, loads, st.booleans())
+@given(actives, capacities, loads, st.booleans(), tunings)
 def test_no_tier_may_ever_hold_more_than_the_capacity_and_what_may_wait(
-    active: list[bool], known: Capacity, load: Load, slow: bool
+    active: list[bool], known: Capacity, load: Load, slow: bool, tuning: Tuning
 ) -> None:
-    for tier, each in enumerate(gate.gates(known, load, headroom.rooms(active), slow=slow)):
-        assert 0 <= each.limit <= known.cap + gate.theta(tier)
+    for tier, each in enumerate(gate.gates(known, load, headroom.rooms(active), slow=slow, tuning=tuning)):
+        assert 0 <= each.limit <= known.cap + tuning.of(tier)
 
 
-@given(actives, capacities, loads, st.booleans())
+@given(actives, capacities, loads, st.booleans(), tunings)
 def test_stale_metrics_never_raise_a_limit_and_never_shut_an_idle_backend(
-    active: list[bool], known: Capacity, load: Load, slow: bool
+    active: list[bool], known: Capacity, load: Load, slow: bool, tuning: Tuning
 ) -> None:
-    for each in gate.gates(known, load, headroom.rooms(active), slow=slow):
+    for each in gate.gates(known, load, headroom.rooms(active), slow=slow, tuning=tuning):
         assert 1 <= each.fallback <= max(1, each.limit)
         assert each.fallback <= known.cap
 

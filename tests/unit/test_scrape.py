@@ -10,8 +10,10 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dispatcher.backends.scrape import Reading, ScrapeFailed, read_page, scrape, token_ms
+from dispatcher.backends.scrape import MetricsPage, Reading, Renewals, ScrapeFailed, read_page, scrape, token_ms
 
 PAGES = Path(__file__).parents[1] / "data/pages"
 PAGE = (PAGES / "vllm-0.32.txt").read_bytes()
@@ -79,7 +81,7 @@ def test_absent_requests_make_the_page_useless_and_are_named(name: str, family: 
         (("vllm:kv_cache",), "vllm:kv_cache_usage_perc", replace(SHOWN, kv=None)),
         (
             ("vllm:inter_token", "vllm:request_time"),
-            "vllm:inter_token_latency_seconds",
+            "vllm:inter_token_latency_seconds_sum",
             replace(SHOWN, token_sum=0.0, token_count=0.0),
         ),
         (
@@ -152,6 +154,129 @@ async def test_an_address_that_is_none_is_a_failure(url: str) -> None:
         with pytest.raises(ScrapeFailed) as raised:
             await scrape(client, url)
     assert raised.value.reason == "unreachable"
+
+
+TRTLLM = (PAGES / "trtllm-1.txt").read_bytes()
+JSON = b'[{"gpuMemUsage": 1, "numActiveRequests": 8, "numQueuedRequests": 12}]'
+ITS_PAGE = "/prometheus/metrics"
+
+
+class Server:
+    """Answers each path with a status and a body, and remembers what was asked. None: too late."""
+
+    def __init__(self, **answers: tuple[int, bytes] | None) -> None:
+        self.answers = {f"/{path.replace('_', '/')}": answer for path, answer in answers.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.path)
+        answer = self.answers.get(request.url.path, (404, b""))
+        if answer is None:
+            raise httpx.ReadTimeout("")
+        return httpx.Response(answer[0], content=answer[1])
+
+    async def looked_at(self, page: MetricsPage) -> Reading | str:
+        """What a scrape finds, or why it fails; `asked` is what it took."""
+        self.asked.clear()
+        async with answering(self) as client:
+            try:
+                return await page.scrape(client)
+            except ScrapeFailed as failed:
+                return failed.reason
+
+
+async def test_after_json_the_other_path_is_tried_and_remembered() -> None:
+    server, page = Server(metrics=(200, JSON), prometheus_metrics=(200, TRTLLM)), MetricsPage("http://backend/v1")
+    assert await server.looked_at(page) == read_page(TRTLLM, "trtllm")
+    assert server.asked == ["/metrics", ITS_PAGE]
+    for _ in range(3):
+        assert isinstance(await server.looked_at(page), Reading)
+        assert server.asked == [ITS_PAGE], "who asks for the JSON takes it from the server's own page"
+
+
+async def test_a_family_that_is_named_is_asked_for_its_own_page_only() -> None:
+    server, page = (
+        Server(metrics=(200, JSON), prometheus_metrics=(200, TRTLLM)),
+        MetricsPage("http://backend", "trtllm"),
+    )
+    assert isinstance(await server.looked_at(page), Reading)
+    assert server.asked == [ITS_PAGE]
+
+
+async def test_a_server_at_rest_that_gives_its_json_too_late_is_found_at_the_next_scrape() -> None:
+    server, page = Server(metrics=None, prometheus_metrics=(200, TRTLLM)), MetricsPage("http://backend")
+    assert await server.looked_at(page) == "timeout"
+    assert isinstance(await server.looked_at(page), Reading)
+    assert server.asked == [ITS_PAGE]
+
+
+async def test_a_server_that_was_only_slow_is_read_where_it_always_was() -> None:
+    server, page = Server(metrics=None), MetricsPage("http://backend")
+    assert await server.looked_at(page) == "timeout"
+    assert await server.looked_at(page) == "timeout", "not taken for one without metrics"
+    server.answers["/metrics"] = (200, PAGE)
+    assert await server.looked_at(page) == SHOWN
+    server.answers["/metrics"] = None
+    assert await server.looked_at(page) == "timeout"
+    server.answers["/metrics"] = (200, PAGE)
+    assert await server.looked_at(page) == SHOWN
+    assert server.asked == ["/metrics"]
+
+
+async def test_json_and_no_page_is_not_fetched_twice_at_each_scrape() -> None:
+    server, page = Server(metrics=(200, JSON)), MetricsPage("http://backend")
+    counts: list[int] = []
+    for _ in range(6):
+        assert await server.looked_at(page) == "status"
+        counts.append(len(server.asked))
+    assert counts == [2, 1] * 3
+
+
+async def test_another_server_at_the_same_address_is_found() -> None:
+    server, page = Server(metrics=(200, JSON), prometheus_metrics=(200, TRTLLM)), MetricsPage("http://backend")
+    assert isinstance(await server.looked_at(page), Reading)
+    server.answers["/metrics"] = (200, PAGE)
+    del server.answers[ITS_PAGE]
+    assert await server.looked_at(page) == "status"
+    assert await server.looked_at(page) == SHOWN
+
+
+async def test_a_server_without_metrics_is_only_asked_whether_it_answers() -> None:
+    server, page = (
+        Server(v1_models=(200, b'{"data": []}'), metrics=(200, PAGE)),
+        MetricsPage("http://backend/v1", "openai"),
+    )
+    assert await server.looked_at(page) == "unknown"
+    assert server.asked == ["/v1/models"]
+
+
+async def test_a_server_that_shows_its_metrics_only_when_told_to_is_one_without() -> None:
+    server, page = Server(metrics=(501, b'{"error": {"code": 501}}')), MetricsPage("http://llama", "llamacpp")
+    assert await server.looked_at(page) == "status"
+
+
+def test_progress_stands_still_until_the_gauges_are_renewed() -> None:
+    first = replace(SHOWN, family="sglang", started_at=0.0, progress=100.0, stamp=(7.0, 80.5))
+    renewals = Renewals()
+    assert renewals.counted(first) == first
+    assert renewals.counted(replace(first, progress=140.0)).progress == 100.0, "tokens came, but the gauges are old"
+    renewed = renewals.counted(replace(first, progress=140.0, stamp=(9.0, 80.5))).progress
+    assert renewed is not None
+    assert renewed > 140.0
+    again = renewals.counted(replace(first, progress=140.0, stamp=(9.0, 81.5))).progress
+    assert again is not None
+    assert again > renewed, "no request has ended, but the gauges are new"
+    assert renewals.counted(replace(first, progress=3.0, stamp=(9.0, 81.5))).progress == 3.0, "restarted"
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.sampled_from([(), (1.0,), (2.0,)])), max_size=20))
+def test_progress_falls_only_where_the_counters_fell(pages: list[tuple[float, tuple[float, ...]]]) -> None:
+    renewals, before = Renewals(), None
+    for counters, stamp in sorted(pages):
+        now = renewals.counted(replace(SHOWN, progress=counters, stamp=stamp or (3.0,))).progress
+        assert now is not None
+        assert before is None or now >= before
+        before = now
 
 
 class Endless(httpx.AsyncByteStream):

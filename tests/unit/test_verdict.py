@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.backends.answer import Answer, CallFailed, Fault
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, pause_ms, shuts_gate, verdict
+from dispatcher.policy.verdict import HandBack, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
 
 
 @pytest.mark.parametrize("status", range(100, 600))
@@ -59,3 +59,17 @@ def test_pauses_are_jittered_over_the_whole_of_a_bound_that_doubles(attempt: int
 def test_retry_after_is_obeyed_within_an_hour(attempt: int, chance: float, asked: float) -> None:
     pause = pause_ms(attempt, chance, asked)
     assert min(round(1000 * asked), 3_600_000) <= pause <= 3_600_000 + 60_000
+
+
+@pytest.mark.parametrize("status", range(100, 600))
+def test_only_server_errors_speak_against_a_backend_and_no_503_that_says_when_to_come_again(status: int) -> None:
+    assert is_fault(Answer(status, b""), own_timeout=True) == (status >= 500)
+    assert is_fault(Answer(status, b"", retry_after_s=1), own_timeout=True) == (status >= 500 and status != 503)
+
+
+def test_a_time_that_the_caller_set_does_not_speak_against_the_backend() -> None:
+    """Else one tenant could have a backend ejected, with a timeout that is too short for any answer."""
+    for fault in get_args(Fault):
+        found = [is_fault(CallFailed(fault, "why"), own_timeout=own) for own in (True, False)]
+        its_own = fault in ("reset", "timeout", "first_byte_timeout", "idle_timeout")
+        assert found == [its_own and fault != "timeout", its_own]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 
 Act = Callable[[], None]
@@ -19,6 +20,11 @@ class Clock:
     def after(self, ms: float, act: Act) -> None:
         self._planned += 1
         heapq.heappush(self._due, (self.now + ms, self._planned, act))
+
+    @property
+    def next_ms(self) -> float:
+        """When the next act is due; infinite if none is planned."""
+        return self._due[0][0] if self._due else math.inf
 
     def run(self, until_ms: float) -> None:
         """All that is due up to `until_ms`, which is then the time."""

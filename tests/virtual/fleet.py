@@ -150,7 +150,7 @@ class Observer:
             now_ms, page.running, page.waiting, store.live, store.done, store.denied, page.progress, page.started_at
         )
         early = capacity.soon(self.known, scrape)
-        self.known = capacity.learn(self.known, scrape, gate.theta(0))
+        self.known = capacity.learn(self.known, scrape, gate.DEFAULT.of(0))
         store.down = False
         if self.known.fresh_at_ms == now_ms:  # else the page is frozen
             self._write(scrape, page)

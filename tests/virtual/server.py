@@ -17,24 +17,27 @@ Answered = Callable[[bool], None]  # True: finished; False: the connection was r
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What /metrics says."""
+    """What /metrics says. `token_s` is the sum of the times between tokens, `tokens` their number."""
 
     running: int
     waiting: int
     kv: float
     progress: int
     started_at: float
+    token_s: float = 0.0
+    tokens: int = 0
 
 
 class Server:
     """One engine that steps as long as it has work.
 
     `live_gauges`: the page shows what is there at that moment, also those who arrived during a step. vLLM's does not.
+    `by_priority`: it serves those of a lower priority number first.
     """
 
-    def __init__(self, clock: Clock, speed: Speed, *, live_gauges: bool = False) -> None:
+    def __init__(self, clock: Clock, speed: Speed, *, live_gauges: bool = False, by_priority: bool = False) -> None:
         self.clock = clock
-        self.engine = Engine(speed)
+        self.engine = Engine(speed, by_priority)
         self.finished = 0
         self.pages: list[tuple[float, Page]] = []  # at the end of each step: when, what it showed from then on
         self._live_gauges = live_gauges
@@ -71,7 +74,7 @@ class Server:
     def restart(self, down_ms: float) -> None:
         """All that it has is lost, and for a while it refuses connections."""
         lost, self._requests = self._requests, {}
-        self.engine, self._step = Engine(self.engine.speed), None
+        self.engine, self._step = Engine(self.engine.speed, self.engine.by_priority), None
         self._down = True
         self.clock.after(down_ms, self._up)
         for answered in lost.values():
@@ -100,7 +103,9 @@ class Server:
             return  # the server died during it
         self._step = None
         progress = self.engine.prompt_tokens + self.engine.answer_tokens
-        self._page = Page(step.running, step.waiting, self.engine.kv, progress, self._page.started_at)
+        token_s = self._page.token_s + len(step.grown) * step.ms / 1000
+        tokens = self._page.tokens + len(step.grown)
+        self._page = Page(step.running, step.waiting, self.engine.kv, progress, self._page.started_at, token_s, tokens)
         self.pages.append((self.clock.now, self._page))
         self.finished += len(step.finished)
         waiting_for_it = [self._requests.pop(sequence) for sequence in step.finished]

@@ -1,5 +1,6 @@
 -- Second step of a move: the copy, in the target pool, with a new place at the end of its line and its old age.
 -- Repeated, or late, it changes nothing: a copy counts its hops.
+-- A job whose tier was taken away meanwhile comes into the lowest: it must not be lost.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, hop, then the hash's names and values
@@ -19,6 +20,7 @@ redis.call('ZREM', moves_key, id)
 redis.call('HSET', job_key(id), unpack(ARGV, 4))
 local job = load_job(id, 'spec', 'deadline', 'due', 'was')
 job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
+job.tier = is_tier(job.tier) and job.tier or tiers()[#tiers()]
 write_spec(job)
 redis.call('HDEL', job_key(id), 'moved_to', 'was')
 local t = tenant_of(job.tenant)

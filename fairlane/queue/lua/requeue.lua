@@ -3,7 +3,7 @@
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id
 -- returns  the job's state
--- errors   NOTFOUND; ELSEWHERE; ILLEGAL <state>: only a dead job can be requeued
+-- errors   NOTFOUND; ELSEWHERE; ILLEGAL <state>: only a dead job can be requeued; TIER its tier is gone
 -- events   none; PUBLISH wake
 -- cost     O(log N)
 -- include: return
@@ -11,6 +11,8 @@
 local job = load_job(ARGV[2], 'state', 'dead', 'spec', 'created')
 if not FROM.requeue[job.state] or not job.dead then
   return refuse(job)
+elseif not is_tier(job.tier) then
+  return redis.error_reply('TIER ' .. job.tier)
 end
 redis.call('ZREM', dead_key, job.id)
 redis.call('ZREM', done_key, job.id)

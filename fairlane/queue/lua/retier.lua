@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', tier, ids…
--- returns  a word a job: ok | the refusal's code and state
+-- returns  a word a job: ok | the refusal's code and state | TIER tier
 -- errors   none
 -- events   none; PUBLISH wake
 -- cost     O(log N) a job
@@ -14,6 +14,8 @@ for a = 3, #ARGV do
   local job = load_job(ARGV[a], 'state', 'spec')
   if not FROM.retier[job.state] then
     words[#words + 1] = refusal(job)
+  elseif not is_tier(tier) then
+    words[#words + 1] = 'TIER ' .. tier
   else
     if job.state == 'queued' and job.tier ~= tier then
       local t = tenant_of(job.tenant)

@@ -4,7 +4,7 @@
 -- ARGV     now | '', code, then 9 a job: random, tenant, tier, "max input output expected_ms delay_ms deadline_ms|-",
 --          "digest-of-idempotency-key digest-of-request" | '', batch | '', head, body,
 --          hashes of its prompt's leading blocks, the shortest first | ''
--- returns  2 values a job: 'new' id | 'old' id | 'mismatch' '' | 'tenant_full' waiting | 'pool_full' waiting
+-- returns  2 values a job: 'new' id | 'old' id | 'mismatch' '' | 'no_tier' tiers | 'tenant_full' waiting | 'pool_full' waiting
 -- errors   OOM from Redis itself before anything is written
 -- events   none; PUBLISH wake
 -- cost     O(log T) a job; its boost goes by what its class took (class.lua)
@@ -53,12 +53,14 @@ local function take_in(id, t, a)
 end
 
 -- The answer to one job that is not taken in, or nil.
-local function answer(t, known, request)
+local function answer(t, tier, known, request)
   if known then -- "<digest of the request> <id>"
     if string.sub(known, 1, #request) == request then
       return 'old', string.sub(known, #request + 2)
     end
     return 'mismatch', ''
+  elseif not is_tier(tier) then
+    return 'no_tier', pool.tiers
   elseif waiting >= tonumber(pool.max_waiting_pool) then
     return 'pool_full', int(waiting)
   elseif t.waiting >= tonumber(t.max_waiting or pool.max_waiting_tenant) then
@@ -70,7 +72,7 @@ for a = 3, #ARGV, STRIDE do
   local t = tenant_of(ARGV[a + 1])
   local digest, request = string.match(ARGV[a + 4], '(%S+) (%S+)')
   local known = digest and redis.call('GET', idem_key(t.name, digest))
-  local word, value = answer(t, known, request)
+  local word, value = answer(t, ARGV[a + 2], known, request)
   if not word then
     seq = seq + 1
     word, value = 'new', 'job_' .. ARGV[2] .. int(seq) .. ARGV[a]

@@ -49,11 +49,13 @@ local function expected_of(tenant, tier, input, output, guess)
   return tonumber(guess)
 end
 
--- The mean of e^(γS) with one more, as ln(mean)/γ, without ever leaving the range of numbers.
+-- The mean of e^(γS) with one more, as ln(mean)/γ. Beyond γS = 5 the boost is as good as nothing; counted in full, one very
+-- long job would take thousands of others to be forgotten.
 local function blend(gamma, w, took, part)
   if gamma <= 0 then
     return w + part * (took - w)
   end
+  w, took = math.min(w, 5 / gamma), math.min(took, 5 / gamma)
   local top = gamma * math.max(w, took)
   return (top + math.log((1 - part) * math.exp(gamma * w - top) + part * math.exp(gamma * took - top))) / gamma
 end

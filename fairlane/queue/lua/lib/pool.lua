@@ -18,6 +18,11 @@ local function tiers()
   return tiers_read
 end
 
+-- Whoever names a tier may not know yet that it was taken away (set_policy.lua); nobody would ever look at its lines.
+local function is_tier(tier)
+  return string.find(',' .. pool.tiers .. ',', ',' .. tier .. ',', 1, true) ~= nil
+end
+
 -- A pop was refused since the last wake, and now there may be room.
 local function wake(why)
   if pool.refused then

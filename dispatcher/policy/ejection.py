@@ -1,0 +1,116 @@
+"""A backend that keeps failing is left alone for a while, then tried with one job at a time.
+
+A circuit breaker (M. Nygard, "Release It!", 2007) with Envoy's rule for outliers: so many errors of its own in a row
+(5xx, timeouts, resets; never the caller's fault, never 429) eject it, for a pause that doubles with each time. After
+the pause it is half open: a good answer readmits it, an error ejects it again for longer.
+
+- Jobs that were in flight when it was ejected may fail later. They were sent before, so they say nothing new: as many
+  faults as there were leases then are forgiven. Eight that fail together are one ejection, whenever they fail.
+- Of one look only counts are known, not their order. Good answers among the faults end a run, unless there are so few
+  that some run of faults must have been long enough: `bad` faults and `good` answers hold one of ⌈bad/(good + 1)⌉.
+- The only backend of a pool is ejected like any other: its jobs wait instead of using up their attempts on it, and each
+  pause ends in a probe, at the latest after five minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+ERRORS_MOST: Final = 5
+FIRST_PAUSE_MS: Final = 10_000
+LONGEST_PAUSE_MS: Final = 300_000
+FORGET_MS: Final = 300_000  # ejected again within this time of its readmission, the pauses go on growing
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is known of one backend's errors. A new one, or one that was restarted, is well: `Health()`.
+
+    Only numbers, to be kept as JSON. Times are Redis's, in ms; 0 is never.
+    """
+
+    errors: int = 0  # faults in a row, for sure
+    level: int = 0  # ejections in a row
+    until_ms: int = 0  # when the pause ends; 0: it is in service
+    stragglers: int = 0  # leases of before the ejection that may still end
+    back_ms: int = 0  # when it was readmitted
+    seen_ms: int = 0  # the last look, and the counters then; -1: none yet
+    faults: int = -1
+    answered: int = -1
+
+    @property
+    def ejected(self) -> bool:
+        """Nothing may be sent there."""
+        return self.until_ms > 0 and self.seen_ms < self.until_ms
+
+    @property
+    def probing(self) -> bool:
+        """Half open: one job at a time."""
+        return self.until_ms > 0 and not self.ejected
+
+    @property
+    def most(self) -> int | None:
+        """How many leases it may carry; None: this does not bound it."""
+        if self.ejected:
+            return 0
+        return 1 + self.stragglers if self.probing else None
+
+
+def judge(
+    known: Health, now_ms: int, faults: int, answered: int, *, live: int, errors_most: int = ERRORS_MOST
+) -> Health:
+    """The backend's health after one look at its counters.
+
+    `faults` counts its own errors and `answered` its good answers and those that were the caller's fault, both ever;
+    `live` is how many leases it carries. Counters that fell (it was added anew) are only noted.
+    """
+    known = _on_this_clock(known, now_ms)
+    was_ejected = known.ejected
+    bad, good = faults - known.faults, answered - known.answered
+    noted = replace(known, seen_ms=now_ms, faults=faults, answered=answered)
+    if known.faults < 0 or bad < 0 or good < 0:
+        return noted
+    if known.until_ms == 0:
+        return _in_service(noted, bad, good, live, errors_most)
+    if was_ejected:  # no probe was sent yet
+        return replace(noted, stragglers=_left(known.stragglers - bad - good, live))
+    return _half_open(noted, bad, good, live)
+
+
+def _on_this_clock(known: Health, now_ms: int) -> Health:
+    """After a jump back the rest of a pause is as long as it was. A jump ahead only brings a probe early."""
+    back = known.seen_ms - now_ms
+    if back <= 0:
+        return known
+    until_ms = max(1, known.until_ms - back) if known.until_ms else 0
+    return replace(known, until_ms=until_ms, back_ms=max(0, known.back_ms - back), seen_ms=now_ms)
+
+
+def _in_service(known: Health, bad: int, good: int, live: int, errors_most: int) -> Health:
+    in_a_row = -(-bad // (good + 1)) if good else known.errors + bad
+    if bad and in_a_row >= errors_most:
+        recently = known.level > 0 and known.seen_ms - known.back_ms < FORGET_MS
+        return _ejected(known, known.level + 1 if recently else 1, live)
+    return replace(known, errors=0 if good else in_a_row)
+
+
+def _half_open(known: Health, bad: int, good: int, live: int) -> Health:
+    if good:
+        return replace(known, errors=0, until_ms=0, stragglers=0, back_ms=known.seen_ms)
+    if bad > known.stragglers:
+        return _ejected(known, known.level + 1, live)
+    return replace(known, stragglers=_left(known.stragglers - bad, live))
+
+
+def _ejected(known: Health, level: int, live: int) -> Health:
+    return replace(known, errors=0, level=level, until_ms=known.seen_ms + pause_ms(level), stragglers=live)
+
+
+def _left(stragglers: int, live: int) -> int:
+    return max(0, min(stragglers, live))
+
+
+def pause_ms(level: int) -> int:
+    """How long the `level`-th ejection in a row (from 1) lasts: min(5 min, 10 s · 2^(level - 1))."""
+    return min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(level - 1, 16))

@@ -1,0 +1,149 @@
+"""How the commands meet the terminal: the options they share, which queue is meant, exit codes, tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from fairlane.queue.engine import Queue
+    from fairlane.queue.pools import Pool
+
+REFUSED: Final = 3  # exit codes: 0 done, 1 a job did not succeed, 2 usage, 3 refused or unreachable, 130 Ctrl-C
+INTERRUPTED: Final = 130
+T = TypeVar("T")
+
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        envvar="FAIRLANE_REDIS_URL",
+        help="redis://, rediss://, unix://, redis+cluster://host:port or redis+sentinel://host:port,…/service/db",
+    ),
+]
+OtherNamespace = Annotated[
+    str | None, typer.Option("--namespace", metavar="NAME", help="The first part of every Redis key. (Default: fl)")
+]
+PoolNames = Annotated[list[str] | None, typer.Option("--pool", metavar="NAME", help="Repeatable. (Default: all)")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Turns errors into words and exit codes."""
+    from fairlane.errors import FairlaneError, InvalidRequest
+
+    try:
+        yield
+    except InvalidRequest as error:
+        raise typer.BadParameter(error.message) from error
+    except FairlaneError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(REFUSED) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Awaitable[T]]) -> T:
+    """What `act` makes of the queue that is meant (see `address`)."""
+
+    async def run() -> T:
+        from fairlane.queue.engine import Queue
+
+        url, name = address(redis, namespace)
+        queue = await Queue.open(url, namespace=name)
+        try:
+            return await act(queue)
+        finally:
+            await queue.close()
+
+    with refusals():
+        return asyncio.run(run())
+
+
+def address(redis: str | None, namespace: str | None) -> tuple[str, str]:
+    """The Redis and the namespace that are meant: those named, or set, or of the `fairlane up` that runs here.
+
+    Raises InvalidRequest.
+    """
+    from fairlane.errors import InvalidRequest
+    from fairlane.settings import load
+
+    settings = load(redis_url=redis, namespace=namespace)
+    url = settings.redis_url or _up_here(settings.data_dir / "up.json")
+    if url is None:
+        raise InvalidRequest(
+            f"Which queue? Use --redis URL, or set FAIRLANE_REDIS_URL. (No `fairlane up` runs in {settings.data_dir}.)"
+        )
+    return url, settings.namespace
+
+
+def _up_here(path: Path) -> str | None:
+    try:
+        return json.loads(path.read_text())["redis_url"]
+    except FileNotFoundError:
+        return None
+
+
+async def pools_named(queue: Queue, names: Sequence[str] | None) -> list[Pool]:
+    """The pools of these names, or all. Raises NotFound."""
+    if not names:
+        return await queue.pools.all()
+    return [await queue.pools.by_name(name) for name in names]
+
+
+def say(words: str, as_json: bool, **facts: object) -> None:
+    """What was done: as a sentence, or as JSON."""
+    typer.echo(json.dumps(facts) if as_json else words)
+
+
+def say_json(value: Any) -> None:
+    typer.echo(json.dumps(value))
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table: with rich on a terminal, else words with blanks between them. None is shown as '-'."""
+    texts = [["-" if value is None else str(value) for value in row] for row in rows]
+    if not sys.stdout.isatty():
+        lines = [list(columns), *texts]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            typer.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in texts:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def settings_of(words: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE …` as they were typed. Raises InvalidRequest."""
+    from fairlane.errors import InvalidRequest
+
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{word!r}: say NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+def duration(ms: float) -> str:
+    """A time to read: `250 ms`, `4.2 s`, `3 min`, `2 h`."""
+    for unit, name in ((3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * unit:
+            return f"{ms / unit:.0f} {name}"
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{max(0, ms):.0f} ms"

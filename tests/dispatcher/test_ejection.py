@@ -1,0 +1,154 @@
+"""A backend that fails is left alone, and its work goes elsewhere; when it is well again it gets its share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from dispatcher.backends.answer import Answer, CallFailed
+from dispatcher.policy.ejection import ERRORS_MOST
+from fairlane.model import BackendSpec, JobSpec, Policy
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from fairlane.queue.signals import Signals
+from tests.dispatcher.fleet import SLOTS, served, work
+from tests.dispatcher.observing import seen, view
+from tests.dispatcher.scripted import HEAD, OK, Act, Script, answer, fail, finished, submit, until
+
+PAUSE_MS = 300
+BROKEN = answer(Answer(500, b'{"error":{"message":"the engine died"}}'))
+GOOD = answer(OK, 0.005)
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return Policy(stale_ms=2_000)
+
+
+@pytest.fixture
+def scripts() -> dict[str, Script]:
+    return {"b1": Script(), "b2": Script()}
+
+
+@pytest.fixture
+async def pool(queue: Queue, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """Two backends. Pauses are short."""
+    monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", PAUSE_MS)
+    monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", PAUSE_MS)
+    monkeypatch.setattr("dispatcher.policy.verdict.BASE_MS", 20)
+    made = await queue.pools.open("llama", policy)
+    for name in ("b1", "b2"):
+        await queue.set_backend(made, name, "add", spec=BackendSpec(f"http://{name}", slots=SLOTS))
+    return made
+
+
+async def is_ejected(queue: Queue, pool: Pool, name: str = "b1") -> bool:
+    return (await seen(queue, pool, name)).get("health", {}).get("until_ms", 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [(200, BROKEN), (404, BROKEN), (200, fail(CallFailed("idle_timeout", "late")))],
+    ids=["500", "500-without-metrics", "late"],
+)
+async def test_a_backend_that_fails_gets_only_probes_and_its_share_when_it_is_well_again(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script], status: int, fault: Act
+) -> None:
+    bad, good = scripts["b1"], scripts["b2"]
+    bad.then(fault)
+    good.then(GOOD)
+    async with served(queue, pool, signals, scripts, status=status):
+        began = asyncio.get_running_loop().time()
+        while not await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+        await work(queue, pool, 100)
+        pauses = 1000 * (asyncio.get_running_loop().time() - began) / PAUSE_MS
+        assert len(bad.calls) <= ERRORS_MOST + 2 * SLOTS + 2 * pauses
+        assert {gate.why for gate in (await view(queue, pool)).gates.values()} == {"down"}
+        bad.then(GOOD)
+        while await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+        before = len(bad.calls)
+        await work(queue, pool, 100)
+        assert len(bad.calls) - before >= 25
+
+
+async def test_the_only_backend_s_jobs_wait_and_do_not_die(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
+) -> None:
+    await queue.set_backend(pool, "b2", "remove")
+    scripts["b1"].then(BROKEN)
+    async with served(queue, pool, signals, scripts):
+        ids = await submit(queue, pool, 50, max_attempts=6)
+        await until(lambda: is_ejected(queue, pool))
+        scripts["b1"].then(GOOD)
+        states = [(await finished(queue, id_)).state for id_ in ids]
+    assert states == ["succeeded"] * 50
+
+
+async def test_a_caller_s_own_timeout_ejects_nobody(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
+) -> None:
+    """Else one tenant could stop the pool for all."""
+    hasty = JobSpec("eve", "default", b"{}", head=HEAD[:-1] + b',"timeout_s":0.01}', max_attempts=1)
+    for script in scripts.values():
+        script.then(fail(CallFailed("timeout", "late")))
+    async with served(queue, pool, signals, scripts):
+        for answered in await queue.submit_many(pool, [hasty] * 40):
+            assert not isinstance(answered, Exception)
+            await finished(queue, answered.id)
+        for name in scripts:
+            assert (await view(queue, pool, name)).faults == 0
+            assert (await seen(queue, pool, name))["health"]["level"] == 0
+
+
+async def test_the_next_observer_knows_who_is_ejected(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", 60_000)
+    monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
+    scripts["b1"].then(BROKEN)
+    async with served(queue, pool, signals, scripts):
+        while not await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+        calls, epoch = len(scripts["b1"].calls), (await view(queue, pool)).epoch
+    async with served(queue, pool, signals, scripts):
+        await work(queue, pool, 20)
+    assert len(scripts["b1"].calls) == calls
+    assert (await view(queue, pool)).epoch == epoch  # nor has it restarted
+
+
+async def test_one_whose_metrics_cannot_be_read_any_more_is_shut_and_probed_all_the_same(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
+) -> None:
+    await queue.set_backend(pool, "b1", "add", spec=BackendSpec("http://b1"))  # nobody says how many it takes
+    scripts["b2"].then(GOOD)
+    async with served(queue, pool, signals, scripts) as pages:
+        while len(scripts["b1"].calls) < 5:
+            await work(queue, pool, 20)
+        pages["b1"].broken = httpx.ReadTimeout("late")
+        scripts["b1"].then(BROKEN)
+        while not await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+        scripts["b1"].then(GOOD)
+        while await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+
+
+async def test_a_backend_that_restarted_is_well(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", 60_000)
+    monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
+    scripts["b1"].then(BROKEN)
+    async with served(queue, pool, signals, scripts) as pages:
+        while not await is_ejected(queue, pool):
+            await work(queue, pool, 20)
+        calls, epoch = len(scripts["b1"].calls), (await view(queue, pool)).epoch
+        scripts["b1"].then(GOOD)
+        pages["b1"].started_at += 100
+        while len(scripts["b1"].calls) == calls:
+            await work(queue, pool, 20)
+        assert (await view(queue, pool)).epoch == epoch + 1
