@@ -411,24 +411,29 @@ class Queue:
         return self._settles[pool.prefix]
 
     async def _settle_all(self, pool: Pool, settlements: Sequence[Settlement]) -> list[State | FairlaneError]:
-        async def settle_chunk(chunk: Sequence[Settlement]) -> list[State | FairlaneError]:
-            args = [arg for settlement in chunk for arg in replies.settle_args(settlement)]
+        def pack(chunk: Sequence[Settlement]) -> list[str | bytes]:
+            return [arg for settlement in chunk for arg in replies.settle_args(settlement)]
+
+        async def send(args: list[str | bytes]) -> list[State | FairlaneError]:
             words = replies.texts(await self._store.run("settle", pool.prefix, *args))
             return [_why_not(word) if " " in word else cast(State, word) for word in words]
 
-        return await send_in_chunks(settlements, lambda settlement: len(settlement.result), settle_chunk)
+        return await send_in_chunks(settlements, lambda settlement: len(settlement.result), pack, send)
 
     async def _submit_all(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
         def size(spec: JobSpec) -> int:
             return len(spec.body) + len(spec.head)
 
-        return await send_in_chunks(specs, size, lambda chunk: self._submit_chunk(pool, chunk))
+        def pack(chunk: Sequence[JobSpec]) -> tuple[list[str | bytes], bool]:
+            args = [arg for spec in chunk for arg in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
+            return args, all(spec.idempotency_key is not None for spec in chunk)
 
-    async def _submit_chunk(self, pool: Pool, specs: Sequence[JobSpec]) -> list[Submitted | FairlaneError]:
-        args = [a for spec in specs for a in replies.submit_args(spec, self._ids.token(RANDOM_LENGTH))]
-        repeat = all(spec.idempotency_key is not None for spec in specs)
-        reply = cast("list[bytes]", await self._store.run("submit", pool.prefix, pool.code, *args, repeat=repeat))
-        return [replies.submitted(reply[i], reply[i + 1]) for i in range(0, len(reply), 2)]
+        async def send(packed: tuple[list[str | bytes], bool]) -> list[Submitted | FairlaneError]:
+            args, repeat = packed
+            reply = cast("list[bytes]", await self._store.run("submit", pool.prefix, pool.code, *args, repeat=repeat))
+            return [replies.submitted(reply[i], reply[i + 1]) for i in range(0, len(reply), 2)]
+
+        return await send_in_chunks(specs, size, pack, send)
 
     async def _pause(self, pool: Pool, tier: str | None, tenant: str | None, flag: str) -> bool:
         if tier is not None and tenant is not None:
