@@ -80,10 +80,8 @@ bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_D
 
 .PHONY: bench-tiers
 bench-tiers: $(READY) ## Measure tiers beside an ideal scheduler, and two backends as one pool, simulated and real (30 min)
-	$(BIN)/python -m benchmarks.tiers --simulated
-	$(BIN)/python -m benchmarks.two --simulated
-	$(BIN)/python -m benchmarks.tiers
-	$(BIN)/python -m benchmarks.two
+	@held=0; for what in 'tiers --simulated' 'two --simulated' tiers two; do \
+		$(BIN)/python -m benchmarks.$$what || held=1; done; exit $$held
 
 .PHONY: bench-boost
 bench-boost: $(READY) ## Measure in virtual time what the boost and its thermostat are worth (about 5 minutes)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dispatcher.policy.fairness import Fairness, Round, covers, fairness
 from dispatcher.policy.thermostat import WINDOW, Sample
-from fairlane.model import Finish, LineView
+from fairlane.standing import Finish, LineView
 
 MINUTE_MS: Final = 60_000
 SERVICES: Final = 100  # jobs whose time in the backend is remembered for estimates

@@ -12,9 +12,9 @@ from dispatcher.policy import headroom
 from dispatcher.steering import Steering
 from dispatcher.watch import Moment, Watch
 from fairlane.errors import FairlaneError
-from fairlane.model import PoolLoad
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import PoolLoad
 
 ACTIVE_S: Final = 10.0  # a tier counts as active for so long after it was last seen to be
 log = structlog.get_logger()

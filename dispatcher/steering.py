@@ -22,10 +22,10 @@ from dispatcher.policy.thermostat import Thermostat, next_gamma
 from dispatcher.seen import fields, remembered
 from fairlane.errors import FairlaneError
 from fairlane.metrics import OTHER, capacity_of
-from fairlane.model import BackendView, Finish, PoolLoad
 from fairlane.queue.engine import Queue
 from fairlane.queue.inspection import PAGE_MOST
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView, Finish, PoolLoad
 
 EVERY_S: Final = 5.0
 PAGES_MOST: Final = 10  # of finished jobs in a round: beyond 2,000 a second some are skipped

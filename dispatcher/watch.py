@@ -21,13 +21,15 @@ from dispatcher.policy.ejection import Health
 from dispatcher.policy.gate import Load, Tuning
 from dispatcher.seen import fields, remembered
 from fairlane.errors import FairlaneError, NotFound
-from fairlane.model import BackendCounts, BackendSpec, BackendView, TierGate
+from fairlane.model import BackendCounts, BackendSpec, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView
 
 SOON_S: Final = 0.1
 IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does not become stale
 NULL_SLOTS: Final = 10_000
+DOWN_MOST_MS: Final = 10_000  # for one whose metrics only time out: there may never be a good scrape again
 NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
 NEW: Final = {"faults": 0, "answered": 0}  # a new backend's health: all that it was sent counts
 log = structlog.get_logger()
@@ -71,6 +73,8 @@ class Watch:
         self._health = remembered(Health, self._seen.get("health", NEW))
         self._slow = self._seen.get("slow") is True
         self._before: Reading | None = None
+        self._shut = self._health.most is not None  # what was written last
+        self._fallbacks: dict[str, int] = {}
         self._restarted = False  # and nobody was told yet
         self._trouble = ""
 
@@ -136,9 +140,10 @@ class Watch:
         self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:
             gates = self._gates(reading, moment)
+            self._fallbacks = {tier: one.fallback for tier, one in zip(moment.pool.policy.tiers, gates, strict=True)}
             await self._observe(gates, view, view.counts, moment)
         else:
-            await self._keep_shut(view, moment)
+            await self._write_health(view, moment)
         return SOON_S if early else self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
 
     def _gates(self, reading: Reading, moment: Moment) -> Sequence[TierGate]:
@@ -172,9 +177,9 @@ class Watch:
         elif failed.reason == "unreachable":
             await self._queue.set_backend(moment.pool, self._name, "down")
         else:
-            if failed.reason != "timeout":
+            if failed.reason != "timeout" or moment.now_ms - (view.down_at_ms or 0) > DOWN_MOST_MS:
                 await self._queue.set_backend(moment.pool, self._name, "reopen")
-            await self._keep_shut(view, moment)
+            await self._write_health(view, moment)
 
     @property
     def _learned(self) -> int | None:
@@ -195,12 +200,14 @@ class Watch:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def _keep_shut(self, view: BackendView, moment: Moment) -> None:
-        """An ejected backend needs no page to stay so, and none for its probes."""
-        most = self._health.most
+    async def _write_health(self, view: BackendView, moment: Moment) -> None:
+        """Ejection needs no page that can be read, and no probe does. One that is well again has its fallback."""
+        most, tiers = self._health.most, moment.pool.policy.tiers
         if most is not None:
-            gates = [TierGate(most, most, "down")] * len(moment.pool.policy.tiers)
-            await self._observe(gates, view, NOTHING_NOTED, moment)
+            await self._observe([TierGate(most, most, "down")] * len(tiers), view, NOTHING_NOTED, moment)
+        elif self._shut:
+            fallbacks = [self._fallbacks.get(tier, gate.SHUT_FALLBACK) for tier in tiers]
+            await self._observe([TierGate(most, most, "stale") for most in fallbacks], view, NOTHING_NOTED, moment)
 
     async def _observe(
         self, gates: Sequence[TierGate], view: BackendView, counted: BackendCounts, moment: Moment
@@ -210,7 +217,7 @@ class Watch:
         seen = json.dumps({**self._seen, "health": asdict(self._health)}, separators=(",", ":"))
         epoch = view.epoch + self._restarted
         await self._queue.observe(moment.pool, self._name, by_tier, counted=counted, seen=seen, epoch=epoch)
-        self._restarted = False
+        self._restarted, self._shut = False, self._health.most is not None
 
     def _report(self, failed: ScrapeFailed, pool: Pool) -> None:
         """Once, not five times a second."""

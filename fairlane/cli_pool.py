@@ -13,9 +13,9 @@ import typer
 from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, asked, duration, say, say_json, say_table
 
 if TYPE_CHECKING:
-    from fairlane.model import BackendView, Overview
     from fairlane.queue.engine import Queue
     from fairlane.queue.pools import Pool
+    from fairlane.standing import BackendView, Overview
 
 POLL_S: Final = 0.2
 Name = Annotated[str, typer.Argument(metavar="POOL")]

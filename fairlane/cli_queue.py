@@ -26,9 +26,9 @@ from fairlane.terminal import (
 )
 
 if TYPE_CHECKING:
-    from fairlane.model import PolicyChange
     from fairlane.queue.engine import Queue
     from fairlane.queue.pools import Pool
+    from fairlane.standing import PolicyChange
 
 policy = typer.Typer(no_args_is_help=True, help="See and change what holds for a pool, while it runs.")
 

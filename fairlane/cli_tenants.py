@@ -24,8 +24,9 @@ from fairlane.terminal import (
 )
 
 if TYPE_CHECKING:
-    from fairlane.model import Limits, TenantStanding, TenantView
+    from fairlane.model import Limits
     from fairlane.queue.engine import Queue
+    from fairlane.standing import TenantStanding, TenantView
 
 Name = Annotated[str, typer.Argument(metavar="TENANT")]
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from fairlane.model import BackendView, Overview
+from fairlane.standing import BackendView, Overview
 
 Family = GaugeMetricFamily | CounterMetricFamily
 Row = tuple[str, tuple[str, ...], float]  # a metric's name, its labels after the pool, its value

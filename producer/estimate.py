@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlane.model import Explanation, LineView, PoolLoad
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import Explanation, LineView, PoolLoad
 
 EVERY_S: Final = 1.0
 GUESS_S: Final = 1.0  # a job's time, while nothing is known of the pool

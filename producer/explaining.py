@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from fairlane.model import Explanation, GateReason, GateView, PoolLoad
+from fairlane.model import GateReason
 from fairlane.queue.pools import Pool
+from fairlane.standing import Explanation, GateView, PoolLoad
 from producer.estimate import Estimate
 
 # The settings with which a gate compares what it sees; the rest of the numbers are what the last scrape saw.

@@ -13,9 +13,10 @@ from dispatcher.backends.call import Backend, NullBackend
 from dispatcher.backends.families import FAMILIES
 from dispatcher.seen import fields
 from fairlane.errors import FairlaneError
-from fairlane.model import BackendSpec, BackendView, PoolLoad
+from fairlane.model import BackendSpec
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView, PoolLoad
 
 GONE_MS: Final = 4_000  # longer than it takes another observer to take over
 GAMMA_FIRST: Final = 0.2  # per second, until the thermostat has set one

@@ -11,13 +11,17 @@ from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar, cast
 
 from fairlane.errors import InvalidRequest, NotFound
-from fairlane.model import (
+from fairlane.model import Job, Limits
+from fairlane.queue import replies, views
+from fairlane.queue.pools import Pool
+from fairlane.queue.replies import MovedAway
+from fairlane.queue.store import Store
+from fairlane.queue.views import Fields
+from fairlane.standing import (
     BackendView,
     DispatcherView,
     Explanation,
     Finish,
-    Job,
-    Limits,
     LineView,
     Overview,
     PolicyChange,
@@ -25,11 +29,6 @@ from fairlane.model import (
     TenantStanding,
     TenantView,
 )
-from fairlane.queue import replies, views
-from fairlane.queue.pools import Pool
-from fairlane.queue.replies import MovedAway
-from fairlane.queue.store import Store
-from fairlane.queue.views import Fields
 
 PAGE_MOST: Final = 1000
 SILENT_MS: Final = 30_000  # a dispatcher that was not heard for so long is forgotten
@@ -219,7 +218,9 @@ class Inspection:
         answers = iter(await self._store.bounded(pipe.execute()))
         return [
             views.line_view(name, int(at), *row)
-            for name, (_, at), row in zip(names, rows, zip(answers, answers, answers, answers, strict=True), strict=True)
+            for name, (_, at), row in zip(
+                names, rows, zip(answers, answers, answers, answers, strict=True), strict=True
+            )
         ]
 
     async def line(

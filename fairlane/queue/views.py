@@ -6,24 +6,20 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from fairlane.model import (
-    BackendCounts,
+from fairlane.model import BackendCounts, GateReason, State, TierGate, Usage
+from fairlane.queue import replies
+from fairlane.queue.scripts import Reply
+from fairlane.standing import (
     BackendView,
     Explanation,
     Finish,
-    GateReason,
     GateView,
     LineView,
     PolicyChange,
     PoolLoad,
-    State,
-    TierGate,
     TierLoad,
     TierView,
-    Usage,
 )
-from fairlane.queue import replies
-from fairlane.queue.scripts import Reply
 
 Fields = dict[bytes, bytes]
 

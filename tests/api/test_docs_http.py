@@ -51,6 +51,7 @@ async def test_every_example_prints_what_stands_under_it(
         assert await asyncio.wait_for(bash.wait(), 60) == 0
     for n, (run, shown) in enumerate(examples):
         printed = json.loads((tmp_path / f"out{n}").read_text())
+        shown = shown.replace('"queued"', '"…"')  # the worker may have it already
         assert fits(json.loads(shown), printed), f"{run}\nprinted {printed}"
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from fairlane.clock import ManualClock
 from fairlane.errors import IllegalTransition, InvalidRequest
-from fairlane.model import BackendSpec, Policy, TierGate, TierLoad
+from fairlane.model import BackendSpec, Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import TierLoad
 from tests.contract.acts import finish, set_gate, submit, take, take_one
 from tests.contract.test_settle_many import count_calls
 

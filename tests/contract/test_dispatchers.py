@@ -12,9 +12,10 @@ import pytest
 
 from fairlane.clock import ManualClock, RedisClock
 from fairlane.errors import InvalidRequest
-from fairlane.model import DispatcherView, Role
+from fairlane.model import Role
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import DispatcherView
 from tests.contract.acts import another_process
 
 pytestmark = pytest.mark.usefixtures("invariants")

@@ -6,9 +6,10 @@ import pytest
 
 from fairlane.clock import ManualClock
 from fairlane.errors import InvalidRequest, NotFound
-from fairlane.model import BackendCounts, Job, Limits, TenantView, TierGate
+from fairlane.model import BackendCounts, Job, Limits, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import TenantView
 from tests.contract.acts import REFUSED, finish, spec, submit, submit_all, take, take_one
 
 pytestmark = pytest.mark.usefixtures("invariants")

@@ -11,10 +11,11 @@ import pytest
 
 from fairlane.clock import ManualClock
 from fairlane.errors import IllegalTransition, InvalidRequest
-from fairlane.model import DEFAULT_TIERS, Limits, Policy, PolicyChange
+from fairlane.model import DEFAULT_TIERS, Limits, Policy
 from fairlane.queue import pools
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import PolicyChange
 from producer.intake import Intake, JobRequest
 from tests.contract.acts import (
     another_process,

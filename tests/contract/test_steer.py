@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fairlane.errors import InvalidRequest
-from fairlane.model import Limits, LineView
+from fairlane.model import Limits
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import LineView
 from tests.contract.acts import another_process, finish, submit, take
 
 pytestmark = pytest.mark.usefixtures("invariants")

@@ -53,9 +53,7 @@ async def test_no_job_is_put_into_it(queue: Queue, pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [0, 1])
-async def test_a_job_on_its_way_comes_into_the_lowest(
-    queue: Queue, pool: Pool, target: Pool, delay_ms: int
-) -> None:
+async def test_a_job_on_its_way_comes_into_the_lowest(queue: Queue, pool: Pool, target: Pool, delay_ms: int) -> None:
     (id_,) = await submit(queue, pool, tier="flex", delay_ms=delay_ms)
 
     async def take_away() -> None:

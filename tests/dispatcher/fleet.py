@@ -10,6 +10,7 @@ from itertools import count
 import httpx
 from prometheus_client import CollectorRegistry
 
+from dispatcher.backends.answer import Answer
 from dispatcher.backends.known import Backends
 from dispatcher.meters import Meters
 from dispatcher.worker import Worker, WorkerOptions
@@ -18,7 +19,7 @@ from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from tests.dispatcher.observing import observed
 from tests.dispatcher.pages import Page
-from tests.dispatcher.scripted import Script, finished, submit, working
+from tests.dispatcher.scripted import Act, Script, finished, submit, working
 
 SLOTS = 4
 _names = count()
@@ -60,6 +61,18 @@ async def served(
     finally:
         sweeping.cancel()
         await asyncio.wait([sweeping])
+
+
+def in_slots(given: Answer, after_s: float) -> Act:
+    """Answers SLOTS calls at a time, each after so long; the others wait."""
+    slots = asyncio.Semaphore(SLOTS)
+
+    async def act() -> Answer:
+        async with slots:
+            await asyncio.sleep(after_s)
+        return given
+
+    return act
 
 
 async def work(queue: Queue, pool: Pool, n: int = 60) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from dispatcher.observer import Observer
-from fairlane.model import BackendView
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView
 from tests.dispatcher.pages import Page
 from tests.dispatcher.scripted import until
 

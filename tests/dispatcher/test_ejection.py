@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
@@ -13,13 +14,12 @@ from fairlane.model import BackendSpec, JobSpec, Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
-from tests.dispatcher.fleet import SLOTS, served, work
+from tests.dispatcher.fleet import SLOTS, in_slots, served, work
 from tests.dispatcher.observing import seen, view
-from tests.dispatcher.scripted import HEAD, OK, Act, Script, answer, fail, finished, submit, until
+from tests.dispatcher.scripted import HEAD, OK, PATIENCE_S, Act, Script, answer, fail, finished, submit, until
 
 PAUSE_MS = 300
 BROKEN = answer(Answer(500, b'{"error":{"message":"the engine died"}}'))
-GOOD = answer(OK, 0.005)
 
 
 @pytest.fixture
@@ -37,11 +37,23 @@ async def pool(queue: Queue, policy: Policy, monkeypatch: pytest.MonkeyPatch) ->
     """Two backends. Pauses are short."""
     monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", PAUSE_MS)
     monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", PAUSE_MS)
+    monkeypatch.setattr("dispatcher.watch.DOWN_MOST_MS", PAUSE_MS)
     monkeypatch.setattr("dispatcher.policy.verdict.BASE_MS", 20)
     made = await queue.pools.open("llama", policy)
     for name in ("b1", "b2"):
         await queue.set_backend(made, name, "add", spec=BackendSpec(f"http://{name}", slots=SLOTS))
     return made
+
+
+async def work_until(queue: Queue, pool: Pool, so: Callable[[], Awaitable[bool]]) -> None:
+    """Floods both backends, since the freest one alone gets what little there is."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await so():
+            await work(queue, pool, 60)
+
+
+async def is_well(queue: Queue, pool: Pool) -> bool:
+    return not await is_ejected(queue, pool)
 
 
 async def is_ejected(queue: Queue, pool: Pool, name: str = "b1") -> bool:
@@ -58,21 +70,22 @@ async def test_a_backend_that_fails_gets_only_probes_and_its_share_when_it_is_we
 ) -> None:
     bad, good = scripts["b1"], scripts["b2"]
     bad.then(fault)
-    good.then(GOOD)
+    good.then(in_slots(OK, 0.005))
     async with served(queue, pool, signals, scripts, status=status):
         began = asyncio.get_running_loop().time()
-        while not await is_ejected(queue, pool):
-            await work(queue, pool, 20)
+        await work_until(queue, pool, lambda: is_ejected(queue, pool))
         await work(queue, pool, 100)
         pauses = 1000 * (asyncio.get_running_loop().time() - began) / PAUSE_MS
         assert len(bad.calls) <= ERRORS_MOST + 2 * SLOTS + 2 * pauses
         assert {gate.why for gate in (await view(queue, pool)).gates.values()} == {"down"}
-        bad.then(GOOD)
-        while await is_ejected(queue, pool):
-            await work(queue, pool, 20)
+        bad.then(in_slots(OK, 0.005))
+        await work_until(queue, pool, lambda: is_well(queue, pool))
         before = len(bad.calls)
-        await work(queue, pool, 100)
-        assert len(bad.calls) - before >= 25
+
+        async def has_its_share() -> bool:
+            return len(bad.calls) >= before + 50
+
+        await work_until(queue, pool, has_its_share)
 
 
 async def test_the_only_backend_s_jobs_wait_and_do_not_die(
@@ -83,7 +96,7 @@ async def test_the_only_backend_s_jobs_wait_and_do_not_die(
     async with served(queue, pool, signals, scripts):
         ids = await submit(queue, pool, 50, max_attempts=6)
         await until(lambda: is_ejected(queue, pool))
-        scripts["b1"].then(GOOD)
+        scripts["b1"].then(in_slots(OK, 0.005))
         states = [(await finished(queue, id_)).state for id_ in ids]
     assert states == ["succeeded"] * 50
 
@@ -111,8 +124,7 @@ async def test_the_next_observer_knows_who_is_ejected(
     monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
     scripts["b1"].then(BROKEN)
     async with served(queue, pool, signals, scripts):
-        while not await is_ejected(queue, pool):
-            await work(queue, pool, 20)
+        await work_until(queue, pool, lambda: is_ejected(queue, pool))
         calls, epoch = len(scripts["b1"].calls), (await view(queue, pool)).epoch
     async with served(queue, pool, signals, scripts):
         await work(queue, pool, 20)
@@ -124,17 +136,24 @@ async def test_one_whose_metrics_cannot_be_read_any_more_is_shut_and_probed_all_
     queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
 ) -> None:
     await queue.set_backend(pool, "b1", "add", spec=BackendSpec("http://b1"))  # nobody says how many it takes
-    scripts["b2"].then(GOOD)
+    scripts["b2"].then(in_slots(OK, 0.005))
     async with served(queue, pool, signals, scripts) as pages:
-        while len(scripts["b1"].calls) < 5:
-            await work(queue, pool, 20)
+
+        async def is_known() -> bool:
+            return len(scripts["b1"].calls) > 5
+
+        await work_until(queue, pool, is_known)
         pages["b1"].broken = httpx.ReadTimeout("late")
+        looks = pages["b1"].looks
+
+        async def has_looked() -> bool:
+            return pages["b1"].looks > looks + 2
+
+        await until(has_looked)
         scripts["b1"].then(BROKEN)
-        while not await is_ejected(queue, pool):
-            await work(queue, pool, 20)
-        scripts["b1"].then(GOOD)
-        while await is_ejected(queue, pool):
-            await work(queue, pool, 20)
+        await work_until(queue, pool, lambda: is_ejected(queue, pool))
+        scripts["b1"].then(in_slots(OK, 0.005))
+        await work_until(queue, pool, lambda: is_well(queue, pool))
 
 
 async def test_a_backend_that_restarted_is_well(
@@ -144,11 +163,13 @@ async def test_a_backend_that_restarted_is_well(
     monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
     scripts["b1"].then(BROKEN)
     async with served(queue, pool, signals, scripts) as pages:
-        while not await is_ejected(queue, pool):
-            await work(queue, pool, 20)
+        await work_until(queue, pool, lambda: is_ejected(queue, pool))
         calls, epoch = len(scripts["b1"].calls), (await view(queue, pool)).epoch
-        scripts["b1"].then(GOOD)
+        scripts["b1"].then(in_slots(OK, 0.005))
         pages["b1"].started_at += 100
-        while len(scripts["b1"].calls) == calls:
-            await work(queue, pool, 20)
+
+        async def is_used() -> bool:
+            return len(scripts["b1"].calls) > calls
+
+        await work_until(queue, pool, is_used)
         assert (await view(queue, pool)).epoch == epoch + 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from fairlane.model import BackendSpec, BackendView, Policy
+from fairlane.model import BackendSpec, Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView
 from tests.contract.acts import take
 from tests.dispatcher.observing import SCRAPE_S, observed, reached, seen, view
 from tests.dispatcher.pages import Page

@@ -22,9 +22,10 @@ from dispatcher.policy.boost import engine_priority
 from dispatcher.steering import EVERY_S, Steering
 from dispatcher.watch import Moment, Watch
 from fairlane.clock import ManualClock
-from fairlane.model import BackendSpec, BackendView, JobSpec, Lease, Settlement, Usage
+from fairlane.model import BackendSpec, JobSpec, Lease, Settlement, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.standing import BackendView
 from tests.virtual.clock import Clock
 from tests.virtual.server import Page, Server
 

@@ -1,0 +1,194 @@
+"""What stands in a queue at one moment, as people, metrics and observers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairlane.model import BackendCounts, BackendSpec, GateReason, Limits, State, TierGate, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """One change of a pool's policy: the version it made, when and by whom; each setting's text before and after."""
+
+    version: int
+    at_ms: int
+    by: str
+    changes: Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """What a backend's gate says to one tier now, and on which numbers. `seen` is JSON: what the last scrape saw."""
+
+    backend: str
+    live: int
+    limit: int
+    reason: GateReason
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job waits. `ahead_in_line` stops counting at a bound; `rank` is its tenant's place in the ring, from 0.
+
+    `rank` is None if the tenant is not in the ring: `held_by` (paused, inflight, requests, tokens) and `held_until_ms`
+    say why, or `paused` (its tier or pool), or the job does not wait. `depths` holds the jobs that wait in each tier,
+    from the highest down to its own.
+    """
+
+    state: State
+    tenant: str
+    tier: str
+    ahead_in_line: int
+    rank: int | None
+    tenants: int
+    held_by: str | None
+    held_until_ms: int | None
+    paused: bool
+    depths: Mapping[str, int]
+    gates: tuple[GateView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """A tier at a glance. `inflight` counts live leases, `tenants` are those with queued work; `runnable` those of them
+    in the ring."""
+
+    tier: str
+    depth: int
+    inflight: int
+    tenants: int
+    runnable: int
+    oldest_ms: int | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackendView:
+    """A backend as it stands in Redis.
+
+    `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
+    ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: jobs that it has answered well
+    since it was added; `answered`: those, and answers that were the caller's own fault; `faults`: attempts that failed
+    by its own. `down_at_ms`: when it was last marked as down. `epoch` changes when it has restarted; `no_priority`: it
+    has refused a `priority` since.
+    """
+
+    name: str
+    status: str
+    counts: BackendCounts
+    finished: int
+    answered: int
+    faults: int
+    epoch: int
+    no_priority: bool
+    down_at_ms: int | None
+    fresh_at_ms: int | None
+    gates: Mapping[str, TierGate]
+    said: Mapping[str, str]
+    decisions: Mapping[str, int]
+    seen: str
+    spec: BackendSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A pool at a glance."""
+
+    tiers: tuple[TierView, ...]
+    delayed: int
+    leased: int
+    held: int
+    dead: int
+    paused: bool
+    backends: tuple[BackendView, ...]
+    steer: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant with queued work in one tier. `waiting` and `inflight` count all its tiers."""
+
+    tenant: str
+    oldest_ms: int
+    waiting: int
+    inflight: int
+    held_until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """One tenant's line in one tier: its queued jobs, when its head arrived, whether the tenant may run now, and its
+    limits."""
+
+    tenant: str
+    jobs: int
+    oldest_ms: int
+    held: bool
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStanding:
+    """What a tenant may do and does in one pool, all tiers together.
+
+    `held_until_ms`: when it may run again; infinite if that waits for something to change; None if it may run now.
+    """
+
+    limits: Limits
+    waiting: int
+    inflight: int
+    paused: bool
+    held_until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierLoad:
+    """The work in one tier: queued jobs, whether one of them may run, live leases."""
+
+    tier: str
+    waiting: int
+    runnable: bool
+    inflight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLoad:
+    """What an observer decides on, all of one moment; `now_ms` is Redis's time. Tiers from the highest down.
+
+    `version` is the policy's, `steer` what the last steering found (JSON).
+    """
+
+    tiers: tuple[TierLoad, ...]
+    backends: tuple[BackendView, ...]
+    now_ms: int
+    version: int
+    steer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """One job that got its outcome. `started_at_ms` is when its last attempt began, None if it was not running.
+
+    Tokens are those that the backend reported.
+    """
+
+    job: str
+    state: State
+    tenant: str
+    tier: str
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherView:
+    """A dispatcher that was heard lately, and what it said of itself (JSON)."""
+
+    name: str
+    seen_at_ms: int
+    info: str
