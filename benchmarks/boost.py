@@ -19,12 +19,10 @@ from itertools import count
 from statistics import fmean, median
 from typing import Final
 
-from rich.console import Console
-
 from benchmarks.bursts import KINDS, PROMPT, SPEED, TENANTS, THETA, Job, Outcome, load
-from benchmarks.figures import Figure, markdown, table
 from benchmarks.flood import quantile
 from benchmarks.servers import server
+from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.timing import Sequence as Request
 from dispatcher.policy.boost import ClassStats, boost_ms, engine_priority, learned
 from dispatcher.policy.thermostat import WINDOW, Sample, Thermostat, next_gamma
@@ -50,7 +48,7 @@ class OneLine:
     def __init__(self, jobs: Sequence[Job], gamma: float | None) -> None:
         self.done: list[Outcome] = []
         self.gammas: list[float] = []
-        self._pinned, self._gamma = gamma, Policy().gamma or 0.2 if gamma is None else gamma
+        self._pinned, self._gamma = gamma, GAMMA_FIRST if gamma is None else gamma
         self._policy = Policy()
         self._clock = Clock()
         self._server = Server(self._clock, SPEED, by_priority=True)
@@ -172,16 +170,16 @@ def called(how: str, gamma: float | None) -> str:
     return f"{how}, " + ("thermostat" if gamma is None else "no boost" if gamma == 0 else f"γ = {gamma:g}/s")
 
 
-def figures(ways: Sequence[Shown]) -> Iterator[Figure]:
-    """Each way beside the first, which has no boost."""
+def rows(ways: Sequence[Shown]) -> Iterator[str]:
+    """For the docs. Each way beside the first, which has no boost."""
     base = ways[0]
     for way in ways:
-        note = f"{way.name} ({way.gamma:.2f}/s in the median)" if way.gamma is not None else way.name
-        yield Figure(f"{note}: mean", way.mean_s, "s", base.mean_s, digits=2)
-        yield Figure(f"{note}: p99", way.p99_s, "s", base.p99_s, digits=2)
-        for kind, (mean_s, p99_s) in way.kinds.items():
-            yield Figure(f"{note}: {kind} ones, mean", mean_s, "s", base.kinds[kind][0], digits=2)
-            yield Figure(f"{note}: {kind} ones, p99", p99_s, "s", base.kinds[kind][1], digits=2)
+        name = way.name if way.gamma is None else f"{way.name} (γ = {way.gamma:.2f}/s in the median)"
+        pairs = [(way.mean_s, base.mean_s), (way.p99_s, base.p99_s)]
+        for kind in KINDS:
+            pairs += zip(way.kinds[kind], base.kinds[kind], strict=True)
+        cells = [f"{mine:.2f} s ({mine / its:.2f} ×)" for mine, its in pairs]
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -193,11 +191,11 @@ def main() -> None:
     given = parser.parse_args()
     ways = [0.0, *given.gammas, None]
     loads = [load(seed, given.minutes, given.tenants) for seed in range(given.seeds)]
-    found = [*figures([*one_line(loads, ways)]), *figures([*rings(loads, ways)])]
-    title = f"The boost in virtual time, {given.tenants} tenants, {given.seeds} seeds of {given.minutes:g} minutes"
-    console = Console(width=None if Console().is_terminal else 160)
-    console.print(table(found, title))
-    print(f"\n{title}\n\n{markdown(found)}")
+    print(f"{given.tenants} tenants, {given.seeds} seeds of {given.minutes:g} minutes\n")
+    columns = ["way", "mean", "p99", *(f"{kind}: {what}" for kind in KINDS for what in ("mean", "p99"))]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
+    for shown_ways in (one_line(loads, ways), rings(loads, ways)):
+        print("\n".join(rows([*shown_ways])), flush=True)
 
 
 if __name__ == "__main__":

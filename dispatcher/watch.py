@@ -31,7 +31,7 @@ IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does n
 NULL_SLOTS: Final = 10_000
 DOWN_MOST_MS: Final = 10_000  # for one whose metrics only time out: there may never be a good scrape again
 NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
-NEW: Final = {"faults": 0, "answered": 0}  # a new backend's health: all that it was sent counts
+NEW: Final = {"faults": 0, "answered": 0, "blamers": 0}  # a new backend's health: all that it was sent counts
 log = structlog.get_logger()
 
 
@@ -98,7 +98,9 @@ class Watch:
         view = await self._queue.inspect.backend(self._moment().pool, self._name)
         moment = self._moment()
         was_well = self._health.most is None
-        self._health = ejection.judge(self._health, moment.now_ms, view.faults, view.answered, live=view.counts.live)
+        self._health = ejection.judge(
+            self._health, moment.now_ms, view.faults, view.answered, view.blamers, live=view.counts.live
+        )
         if was_well and self._health.ejected:
             log.warning("backend_ejected", pool=moment.pool.name, backend=self._name, level=self._health.level)
         if isinstance(found, Reading):
@@ -135,7 +137,10 @@ class Watch:
             started_at=reading.started_at,
         )
         if self._known.fresh_at_ms and capacity.restarted(self._known, page):
-            self._restarted, self._health = True, Health(faults=view.faults, answered=view.answered)
+            self._restarted, self._health = (
+                True,
+                Health(faults=view.faults, answered=view.answered, blamers=view.blamers),
+            )
         fresh_at, early = self._known.fresh_at_ms, capacity.soon(self._known, page)
         self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:

@@ -166,6 +166,7 @@ class Worker:
                 except FairlaneError:
                     await asyncio.sleep(random.uniform(*AGAIN_S))
         self._awake.set()  # something may have been said before
+        self._reread.set()
 
     def _hear_wake(self, why: str) -> None:
         """In a large fleet about two come at once, and the others, who would mostly come in vain, one after another."""

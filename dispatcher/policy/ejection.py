@@ -8,6 +8,8 @@ the pause it is half open: a good answer readmits it, an error ejects it again f
   faults as there were leases then are forgiven. Eight that fail together are one ejection, whenever they fail.
 - Of one look only counts are known, not their order. Good answers among the faults end a run, unless there are so few
   that some run of faults must have been long enough: `bad` faults and `good` answers hold one of ⌈bad/(good + 1)⌉.
+- Faults of one tenant's jobs alone may be those jobs' own: its pauses are short and do not grow, so that whoever else
+  comes is served within a probe or two, and one tenant cannot shut a pool to the others by what it sends.
 - The only backend of a pool is ejected like any other: its jobs wait instead of using up their attempts on it, and each
   pause ends in a probe, at the latest after five minutes.
 """
@@ -20,6 +22,7 @@ from typing import Final
 ERRORS_MOST: Final = 5
 FIRST_PAUSE_MS: Final = 10_000
 LONGEST_PAUSE_MS: Final = 300_000
+ALONE_PAUSE_MS: Final = 1_000  # if all faults are of one tenant's jobs
 FORGET_MS: Final = 300_000  # ejected again within this time of its readmission, the pauses go on growing
 
 
@@ -38,6 +41,8 @@ class Health:
     seen_ms: int = 0  # the last look, and the counters then; -1: none yet
     faults: int = -1
     answered: int = -1
+    blamers: int = -1
+    turns: int = 0  # of the faults in a row: how often one was of another tenant's job than the one before
 
     @property
     def ejected(self) -> bool:
@@ -58,17 +63,25 @@ class Health:
 
 
 def judge(
-    known: Health, now_ms: int, faults: int, answered: int, *, live: int, errors_most: int = ERRORS_MOST
+    known: Health,
+    now_ms: int,
+    faults: int,
+    answered: int,
+    blamers: int,
+    *,
+    live: int,
+    errors_most: int = ERRORS_MOST,
 ) -> Health:
     """The backend's health after one look at its counters.
 
     `faults` counts its own errors and `answered` its good answers and those that were the caller's fault, both ever;
-    `live` is how many leases it carries. Counters that fell (it was added anew) are only noted.
+    `blamers` counts how often a fault was of another tenant's job than the fault before; `live` is how many leases it carries. Counters that fell (it was added anew) are only noted.
     """
     known = _on_this_clock(known, now_ms)
     was_ejected = known.ejected
     bad, good = faults - known.faults, answered - known.answered
-    noted = replace(known, seen_ms=now_ms, faults=faults, answered=answered)
+    turns = known.turns + max(0, blamers - known.blamers) if known.blamers >= 0 else 0
+    noted = replace(known, seen_ms=now_ms, faults=faults, answered=answered, blamers=blamers, turns=turns)
     if known.faults < 0 or bad < 0 or good < 0:
         return noted
     if known.until_ms == 0:
@@ -91,19 +104,23 @@ def _in_service(known: Health, bad: int, good: int, live: int, errors_most: int)
     in_a_row = -(-bad // (good + 1)) if good else known.errors + bad
     if bad and in_a_row >= errors_most:
         recently = known.level > 0 and known.seen_ms - known.back_ms < FORGET_MS
-        return _ejected(known, known.level + 1 if recently else 1, live)
-    return replace(known, errors=0 if good else in_a_row)
+        return _ejected(known, known.level if recently else 0, live)
+    return replace(known, errors=0 if good else in_a_row, turns=0 if good else known.turns)
 
 
 def _half_open(known: Health, bad: int, good: int, live: int) -> Health:
     if good:
-        return replace(known, errors=0, until_ms=0, stragglers=0, back_ms=known.seen_ms)
+        return replace(known, errors=0, turns=0, until_ms=0, stragglers=0, back_ms=known.seen_ms)
     if bad > known.stragglers:
-        return _ejected(known, known.level + 1, live)
+        return _ejected(known, known.level, live)
     return replace(known, stragglers=_left(known.stragglers - bad, live))
 
 
 def _ejected(known: Health, level: int, live: int) -> Health:
+    """Once more than the `level` times before. Two turns are two tenants for sure; one may be from an older fault."""
+    if known.turns < 2:
+        return replace(known, errors=0, level=level, until_ms=known.seen_ms + ALONE_PAUSE_MS, stragglers=live)
+    level += 1
     return replace(known, errors=0, level=level, until_ms=known.seen_ms + pause_ms(level), stragglers=live)
 
 

@@ -73,6 +73,7 @@ def backend_view(name: str, fields: Fields) -> BackendView:
         finished=whole(b"ended") - whole(b"unfinished"),
         answered=whole(b"ended") - whole(b"unfinished") + whole(b"rejected"),
         faults=whole(b"faults"),
+        blamers=whole(b"blamers"),
         epoch=whole(b"epoch"),
         no_priority=fields.get(b"no_priority") == fields.get(b"epoch", b"0"),
         down_at_ms=whole(b"down_at") or None,

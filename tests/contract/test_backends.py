@@ -13,7 +13,7 @@ from fairlane.model import BackendSpec, Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.standing import TierLoad
-from tests.contract.acts import finish, set_gate, submit, take, take_one
+from tests.contract.acts import REFUSED, finish, set_gate, submit, take, take_one
 from tests.contract.test_settle_many import count_calls
 
 pytestmark = pytest.mark.usefixtures("invariants")
@@ -159,3 +159,18 @@ async def test_the_load_of_a_pool_without_backends(queue: Queue) -> None:
     load = await queue.inspect.load(empty)
     assert load.backends == ()
     assert all(tier == TierLoad(tier.tier, 0, False, 0) for tier in load.tiers)
+
+
+async def test_faults_are_counted_and_whether_one_tenant_has_them_all(queue: Queue, pool: Pool) -> None:
+    for tenant, blamers in (("ann", 1), ("ann", 1), ("bob", 2), ("ann", 3)):
+        await submit(queue, pool, tenant, max_attempts=1)
+        await queue.retry(pool, await take_one(queue, pool), REFUSED, delay_ms=0, fault=True)
+        assert (await queue.inspect.backend(pool, "b1")).blamers == blamers
+    await submit(queue, pool, max_attempts=1)
+    await queue.retry(pool, await take_one(queue, pool), REFUSED, delay_ms=0)
+    await submit(queue, pool)
+    await queue.settle(pool, await take_one(queue, pool), "failed", status=400)
+    await submit(queue, pool)
+    await queue.settle(pool, await take_one(queue, pool), "succeeded", status=200)
+    view = await queue.inspect.backend(pool, "b1")
+    assert (view.faults, view.answered, view.finished) == (4, 2, 1)

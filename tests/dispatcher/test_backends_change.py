@@ -45,6 +45,13 @@ async def test_a_backend_that_is_added_gets_work_and_one_that_drains_ends_what_i
     queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
 ) -> None:
     one, two = scripts["b1"], scripts["b2"]
+    tried = asyncio.Event()
+
+    async def when_tried() -> Answer:
+        await tried.wait()
+        return OK
+
+    one.then(when_tried)
     async with served(queue, pool, signals, scripts):
         ids = await submit(queue, pool, 400)
         await one.began.wait()
@@ -53,6 +60,7 @@ async def test_a_backend_that_is_added_gets_work_and_one_that_drains_ends_what_i
         await queue.set_backend(pool, "b1", "drain")
         with pytest.raises(IllegalTransition):
             await queue.set_backend(pool, "b1", "remove")  # it works
+        tried.set()
 
         async def is_free() -> bool:
             return (await view(queue, pool)).counts.live == 0
@@ -83,7 +91,7 @@ async def test_a_drained_backend_comes_back(
         assert len(scripts["b1"].calls) > before
 
 
-async def test_another_address_is_used_from_the_next_job_on_and_what_runs_ends_at_the_old_one(
+async def test_another_address_is_used_once_it_is_heard_of_and_what_runs_ends_at_the_old_one(
     queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
 ) -> None:
     old, new = scripts["b1"], scripts["b3"]
@@ -93,7 +101,7 @@ async def test_another_address_is_used_from_the_next_job_on_and_what_runs_ends_a
         await ready.wait()
         return OK
 
-    old.then(when_ready)
+    old.then(when_ready, GOOD)  # until its dispatcher has heard of the change
     async with served(queue, pool, signals, scripts):
         (slow,) = await submit(queue, pool)
         await old.began.wait()

@@ -37,6 +37,7 @@ async def pool(queue: Queue, policy: Policy, monkeypatch: pytest.MonkeyPatch) ->
     """Two backends. Pauses are short."""
     monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", PAUSE_MS)
     monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", PAUSE_MS)
+    monkeypatch.setattr("dispatcher.policy.ejection.ALONE_PAUSE_MS", PAUSE_MS)
     monkeypatch.setattr("dispatcher.watch.DOWN_MOST_MS", PAUSE_MS)
     monkeypatch.setattr("dispatcher.policy.verdict.BASE_MS", 20)
     made = await queue.pools.open("llama", policy)

@@ -22,13 +22,18 @@ class Backend:
     now_ms: int = 1_000_000
     faults: int = 0
     answered: int = 0
+    blamers: int = 0
     health: Health = field(default_factory=Health)
 
-    def look(self, *, bad: int = 0, good: int = 0, live: int = 0, after_ms: int = LOOK_MS) -> Health:
+    def look(
+        self, *, bad: int = 0, good: int = 0, live: int = 0, after_ms: int = LOOK_MS, alone: bool = False
+    ) -> Health:
+        """Unless `alone`, each fault is of another tenant's job."""
         self.now_ms += after_ms
+        self.blamers += 0 if alone else bad
         self.faults += bad
         self.answered += good
-        self.health = judge(self.health, self.now_ms, self.faults, self.answered, live=live)
+        self.health = judge(self.health, self.now_ms, self.faults, self.answered, self.blamers, live=live)
         return self.health
 
     def rest(self) -> Health:
@@ -120,6 +125,27 @@ def test_the_pauses_go_on_growing_if_it_fails_soon_after_its_readmission(ejected
     assert ejected.look(bad=5, after_ms=300_000).level == 1
 
 
+def test_one_tenants_faults_alone_make_short_pauses_that_do_not_grow(backend: Backend) -> None:
+    """Its jobs may be what is wrong: others must not wait for minutes because of them."""
+    backend.blamers += 1
+    assert backend.look(bad=5, alone=True).ejected, "another tenant's was the last fault, long ago"
+    for _ in range(10):
+        assert backend.health.until_ms - backend.now_ms == 1_000
+        assert backend.rest().probing
+        assert backend.look(bad=1, alone=True).ejected
+    backend.rest()
+    assert backend.look(good=1).most is None, "whoever else comes readmits it"
+
+
+def test_once_two_tenants_fail_it_is_the_backend(backend: Backend) -> None:
+    backend.look(bad=5, alone=True)
+    backend.rest()
+    backend.look(bad=1)
+    backend.rest()
+    assert backend.look(bad=1).level == 1
+    assert backend.health.until_ms - backend.now_ms == 10_000
+
+
 def test_what_happened_before_the_first_look_is_not_held_against_it() -> None:
     old = Backend(faults=1_000, answered=3)
     assert old.look().most is None
@@ -128,7 +154,7 @@ def test_what_happened_before_the_first_look_is_not_held_against_it() -> None:
 
 def test_counters_that_fell_are_only_noted(backend: Backend) -> None:
     backend.look(bad=3, good=9)
-    backend.faults = backend.answered = 0
+    backend.faults = backend.answered = backend.blamers = 0
     assert backend.look().most is None
     assert backend.look(bad=5).ejected
 

@@ -46,7 +46,7 @@ else
   charge_time(job, t)
 end
 if fault ~= '' then
-  one_more(faults, job.backend)
+  blame(job)
 end
 end_lease(job, t, false)
 local state = go_on(t)

@@ -20,7 +20,7 @@ local function claim(id, token)
 end
 
 local ended, unfinished, left_tier = {}, {}, {} -- leases that this call ended, by backend and by tier
-local faults, rejected = {}, {} -- of those, attempts that failed by the backend's own fault, and by the caller's
+local rejected = {} -- of those, attempts that failed by the caller's fault
 
 local function one_more(counts, name)
   counts[name] = (counts[name] or 0) + 1
@@ -39,6 +39,16 @@ local function end_lease(job, t, finished)
   end
 end
 
+-- The attempt failed by its backend's own fault. Or by its job's: so it counts too how often the tenant changes.
+local function blame(job)
+  local backend = backend_key(job.backend)
+  redis.call('HINCRBY', backend, 'faults', 1)
+  if redis.call('HGET', backend, 'blamed_by') ~= job.tenant then
+    redis.call('HSET', backend, 'blamed_by', job.tenant)
+    redis.call('HINCRBY', backend, 'blamers', 1)
+  end
+end
+
 -- Comes last in each script that ends leases: writes once what they have in common.
 local function write_ends()
   for backend, n in pairs(ended) do
@@ -46,9 +56,6 @@ local function write_ends()
   end
   for backend, n in pairs(unfinished) do
     redis.call('HINCRBY', backend_key(backend), 'unfinished', n)
-  end
-  for backend, n in pairs(faults) do
-    redis.call('HINCRBY', backend_key(backend), 'faults', n)
   end
   for backend, n in pairs(rejected) do
     redis.call('HINCRBY', backend_key(backend), 'rejected', n)
