@@ -17,7 +17,7 @@ from dispatcher.backends.scrape import MetricsPage, Reading, ScrapeFailed, token
 from dispatcher.policy import capacity, ejection, gate
 from dispatcher.policy.blind import slots_without_metrics
 from dispatcher.policy.capacity import Capacity, Scrape
-from dispatcher.policy.ejection import Health
+from dispatcher.policy.ejection import Counters, Health
 from dispatcher.policy.gate import Load, Tuning
 from dispatcher.seen import fields, remembered
 from fairlane.errors import FairlaneError, NotFound
@@ -98,9 +98,8 @@ class Watch:
         view = await self._queue.inspect.backend(self._moment().pool, self._name)
         moment = self._moment()
         was_well = self._health.most is None
-        self._health = ejection.judge(
-            self._health, moment.now_ms, view.faults, view.answered, view.blamers, live=view.counts.live
-        )
+        counters = Counters(view.faults, view.answered, view.blamers, view.counts.live)
+        self._health = ejection.judge(self._health, moment.now_ms, counters)
         if was_well and self._health.ejected:
             log.warning("backend_ejected", pool=moment.pool.name, backend=self._name, level=self._health.level)
         if isinstance(found, Reading):
@@ -137,10 +136,8 @@ class Watch:
             started_at=reading.started_at,
         )
         if self._known.fresh_at_ms and capacity.restarted(self._known, page):
-            self._restarted, self._health = (
-                True,
-                Health(faults=view.faults, answered=view.answered, blamers=view.blamers),
-            )
+            self._restarted = True
+            self._health = Health(faults=view.faults, answered=view.answered, blamers=view.blamers)
         fresh_at, early = self._known.fresh_at_ms, capacity.soon(self._known, page)
         self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:

@@ -72,8 +72,8 @@ class BackendView:
     `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
     ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: jobs that it has answered well
     since it was added; `answered`: those, and answers that were the caller's own fault; `faults`: attempts that failed
-    by its own; `blamers`: how often such a one was of another tenant's job than the one before. `down_at_ms`: when it was last marked as down. `epoch` changes when it has restarted; `no_priority`: it
-    has refused a `priority` since.
+    by its own; `blamers`: how often such a one was of another tenant's job than the one before. `down_at_ms`: when it
+    was last marked as down. `epoch` changes when it has restarted; `no_priority`: it has refused a `priority` since.
     """
 
     name: str

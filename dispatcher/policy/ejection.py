@@ -27,6 +27,20 @@ FORGET_MS: Final = 300_000  # ejected again within this time of its readmission,
 
 
 @dataclass(frozen=True, slots=True)
+class Counters:
+    """What was counted of one backend, ever; and `live`, the leases that it carries.
+
+    `faults` are its own errors, `answered` good answers and those that were the caller's fault, `blamers` how often a
+    fault was of another tenant's job than the fault before.
+    """
+
+    faults: int
+    answered: int
+    blamers: int
+    live: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """What is known of one backend's errors. A new one, or one that was restarted, is well: `Health()`.
 
@@ -62,26 +76,19 @@ class Health:
         return 1 + self.stragglers if self.probing else None
 
 
-def judge(
-    known: Health,
-    now_ms: int,
-    faults: int,
-    answered: int,
-    blamers: int,
-    *,
-    live: int,
-    errors_most: int = ERRORS_MOST,
-) -> Health:
-    """The backend's health after one look at its counters.
-
-    `faults` counts its own errors and `answered` its good answers and those that were the caller's fault, both ever;
-    `blamers` counts how often a fault was of another tenant's job than the fault before; `live` is how many leases it carries. Counters that fell (it was added anew) are only noted.
-    """
+def judge(known: Health, now_ms: int, counters: Counters, errors_most: int = ERRORS_MOST) -> Health:
+    """The backend's health after one look at its counters. Those that fell (it was added anew) are only noted."""
     known = _on_this_clock(known, now_ms)
-    was_ejected = known.ejected
-    bad, good = faults - known.faults, answered - known.answered
-    turns = known.turns + max(0, blamers - known.blamers) if known.blamers >= 0 else 0
-    noted = replace(known, seen_ms=now_ms, faults=faults, answered=answered, blamers=blamers, turns=turns)
+    was_ejected, live = known.ejected, counters.live
+    bad, good = counters.faults - known.faults, counters.answered - known.answered
+    noted = replace(
+        known,
+        seen_ms=now_ms,
+        faults=counters.faults,
+        answered=counters.answered,
+        blamers=counters.blamers,
+        turns=known.turns + max(0, counters.blamers - known.blamers) if known.blamers >= 0 else 0,
+    )
     if known.faults < 0 or bad < 0 or good < 0:
         return noted
     if known.until_ms == 0:

@@ -74,6 +74,7 @@ class OracleBackend:
 class OracleTier:
     clock: int = 0
     since: int | None = None
+    valved: int = 0  # when the valve last served it
     paused: bool = False
     v: dict[str, int] = field(default_factory=dict)  # virtual times of those in the ring
     left: dict[str, int] = field(default_factory=dict)  # … and of those who left it
@@ -241,13 +242,15 @@ class Oracle:
         names, served, shut = list(self.tiers), set[str](), set[str]()
         while True:
             waits = {n: self.now - t.since for n, t in self.tiers.items() if t.since is not None and n not in served}
-            late = max(waits, key=lambda n: waits[n], default=None)
-            if late is not None and waits[late] < self.policy.valve_ms:
-                late = None
-            share = min(MILLION / 4, MILLION * waits[late] // (16 * self.policy.valve_ms)) if late else 0
+            arrears = [n for n in waits if waits[n] >= self.policy.valve_ms]
+            last = {n: max(self.now - waits[n], self.tiers[n].valved) for n in arrears}
+            late = min(arrears, key=lambda n: last[n], default=None)
+            longest = max((waits[n] for n in arrears), default=0)
+            share = min(MILLION / 4, MILLION * longest // (16 * self.policy.valve_ms))
             due = self.valve + share if late else 0
             if late and due >= MILLION and (backend := self.open_backend(names[0])):
                 self.valve, self.valved_at = due - MILLION, self.now
+                self.tiers[late].valved = max(self.now, 1 + max(tier.valved for tier in self.tiers.values()))
                 yield late, backend
                 continue
             for tier in (n for n in names if self.tiers[n].since is not None and n not in shut):
@@ -264,6 +267,7 @@ class Oracle:
                 if not (backend := self.open_backend(names[0])):
                     return
                 self.valved_at = self.now
+                self.tiers[late].valved = max(self.now, 1 + max(tier.valved for tier in self.tiers.values()))
                 yield late, backend
 
     def acquire(self, n: int) -> list[tuple[str, str]]:

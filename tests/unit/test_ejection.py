@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.policy.ejection import Health, judge, pause_ms
+from dispatcher.policy.ejection import Counters, Health, judge, pause_ms
 
 LOOK_MS = 200
 PAUSES_S = [10, 20, 40, 80, 160, 300, 300]
@@ -33,7 +33,7 @@ class Backend:
         self.blamers += 0 if alone else bad
         self.faults += bad
         self.answered += good
-        self.health = judge(self.health, self.now_ms, self.faults, self.answered, self.blamers, live=live)
+        self.health = judge(self.health, self.now_ms, Counters(self.faults, self.answered, self.blamers, live))
         return self.health
 
     def rest(self) -> Health:

@@ -42,7 +42,7 @@ end
 local function forget(tier)
   redis.call('DEL', left_key(tier))
   redis.call('HDEL', pool_key, 'waiting:' .. tier, 'inflight:' .. tier, 'clock:' .. tier, 'paused:' .. tier,
-             'work:' .. tier)
+             'valved:' .. tier, 'work:' .. tier)
 end
 
 -- Its gates, what they last said, and how often.

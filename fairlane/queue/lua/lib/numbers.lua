@@ -26,6 +26,9 @@ local function write_pops()
     set('clock:' .. tier, clocks[tier])
     set('waiting:' .. tier, numbers.waiting)
     set('inflight:' .. tier, numbers.inflight)
+    if turns.valved[tier] > 0 then
+      set('valved:' .. tier, turns.valved[tier])
+    end
     if served[tier] and runnable(tier) then
       set('since:' .. tier, now)
     end

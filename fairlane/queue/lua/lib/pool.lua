@@ -1,7 +1,7 @@
 -- The pool's one hash: its policy, and the numbers that nearly every script reads or moves.
 -- `pool.<name>` is its field of that name, read at the start: exactly those that a script uses (scripts.py).
 -- Policy: model.Policy's fields; paused, paused:<tier>. Numbers: seq; waiting (queued and delayed), waiting:<tier> (queued),
--- inflight:<tier> (live leases); clock:<tier> since:<tier> valve valved_at (whose turn it is). Also backends, and
+-- inflight:<tier> (live leases); clock:<tier> since:<tier> valved:<tier> valve valved_at (whose turn it is). Also backends, and
 -- refused (a pop was, since the last wake) noted_at (when that was last counted).
 -- include: time hash
 

@@ -1,19 +1,22 @@
 -- Whose turn it is among the tiers: the highest that has a runnable tenant and whose gate passes; or, on a valve turn,
--- the one longest in arrears, under tier 0's gate.
+-- the one of those in arrears that nobody served for longest, under tier 0's gate.
 -- include: gate ring
 
 local MILLION = 1000000
 local turns, served, shut = {}, {}, {}
 
 local function read_turns()
-  local fields, asking = {}, {}
+  local fields, asking, all = {}, {}, #tiers()
   for i, tier in ipairs(tiers()) do
-    fields[i] = 'since:' .. tier
+    fields[i], fields[all + i] = 'since:' .. tier, 'valved:' .. tier
   end
   turns = {valve_ms = tonumber(pool.valve_ms), valve = tonumber(pool.valve) or 0, valved_at = tonumber(pool.valved_at) or 0,
-           since = {}, late = false}
-  for i, since in ipairs(redis.call('HMGET', pool_key, unpack(fields))) do
-    local tier = tiers()[i]
+           since = {}, late = false, valved = {}, valves = 0}
+  local found = redis.call('HMGET', pool_key, unpack(fields))
+  for i, tier in ipairs(tiers()) do
+    local since = found[i]
+    turns.valved[tier] = tonumber(found[all + i] or 0)
+    turns.valves = math.max(turns.valves, turns.valved[tier])
     turns.since[tier], turns.late = since, turns.late or since and now - since >= turns.valve_ms
     if since or i == 1 then -- the valve asks the first tier's gate
       asking[#asking + 1] = tier
@@ -27,16 +30,22 @@ local function runnable(tier)
   return turns.since[tier] and not emptied[tier]
 end
 
--- In arrears: a tier that is runnable, and since longer than valve_ms. Returns the one that is it longest, and its wait.
+-- In arrears: a tier that is runnable, and since longer than valve_ms. Returns the one of them that nobody has served for
+-- longest, neither its own gate nor the valve (else a tier with work without end would keep the valve for itself), and the
+-- longest wait of all.
 local function arrears()
-  local worst, longest
+  local first, its_last, longest
   for _, tier in ipairs(turns.late and tiers() or {}) do
     local wait = runnable(tier) and not served[tier] and now - turns.since[tier]
-    if wait and wait >= turns.valve_ms and wait > (longest or 0) then
-      worst, longest = tier, wait
+    if wait and wait >= turns.valve_ms then
+      local last = math.max(turns.since[tier], turns.valved[tier])
+      if not first or last < its_last then
+        first, its_last = tier, last
+      end
+      longest = math.max(longest or 0, wait)
     end
   end
-  return worst, longest
+  return first, longest
 end
 
 local function own_turn()
@@ -57,7 +66,8 @@ end
 local function valve_turn(late)
   local backend = open_backend(tiers()[1])
   if backend then
-    turns.valved_at = now
+    turns.valved_at, turns.valves = now, math.max(now, turns.valves + 1) -- no two turns at the same time
+    turns.valved[late] = turns.valves
     return late, backend, tiers()[1]
   end
 end
