@@ -87,6 +87,10 @@ bench-tiers: $(READY) ## Measure tiers beside an ideal scheduler, and two backen
 bench-boost: $(READY) ## Measure in virtual time what the boost and its thermostat are worth (about 5 minutes)
 	$(BIN)/python -m benchmarks.boost
 
+.PHONY: bench-affinity
+bench-affinity: $(READY) ## Measure what prefix affinity is worth, by the counters of two real vLLM
+	$(BIN)/python -m benchmarks.affinity
+
 .PHONY: bench-api
 bench-api: $(READY) ## Measure the front door: what it adds to one request, and how soon many waiters are told
 	$(BIN)/python -m benchmarks.overhead

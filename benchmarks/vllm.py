@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Generator
@@ -26,6 +24,7 @@ from benchmarks import flood
 from benchmarks.flood import Result, Shape
 from benchmarks.through import fairlane
 from fairlane.options import parse_backend
+from fairlane.queue.supervise import Supervised
 from fairlane.up import UpOptions, free_port, running
 
 START_S: Final = 180.0
@@ -111,21 +110,21 @@ def vllm(slots: int, core: int | None = None) -> Generator[str]:
     }
     if core is not None:
         environment["VLLM_CPU_OMP_THREADS_BIND"] = str(core)
+    settings = [f"{name}={value}" for name, value in environment.items()]
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=os.environ | environment, start_new_session=True
-        )
+        process = Supervised(
+            ["env", *settings, *command], cwd=Path.cwd(), log=log
+        )  # it must not outlive a benchmark that is killed
         try:
             deadline = time.monotonic() + START_S
             while not _answers(port):
-                if process.poll() is not None or time.monotonic() > deadline:
+                if not process.alive or time.monotonic() > deadline:
                     log.seek(0)
                     raise SystemExit(f"vLLM does not start: {log.read()[-2000:].decode(errors='replace')}")
                 time.sleep(0.5)
             yield f"http://127.0.0.1:{port}"
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.stop()
 
 
 def _answers(port: int) -> bool:
