@@ -112,9 +112,8 @@ def vllm(slots: int, core: int | None = None) -> Generator[str]:
         environment["VLLM_CPU_OMP_THREADS_BIND"] = str(core)
     settings = [f"{name}={value}" for name, value in environment.items()]
     with tempfile.TemporaryFile() as log:
-        process = Supervised(
-            ["env", *settings, *command], cwd=Path.cwd(), log=log
-        )  # it must not outlive a benchmark that is killed
+        # It must not outlive a benchmark that is killed.
+        process = Supervised(["env", *settings, *command], cwd=Path.cwd(), log=log)
         try:
             deadline = time.monotonic() + START_S
             while not _answers(port):

@@ -67,7 +67,7 @@ class Lately:
                 service_ms = finish.ended_at_ms - finish.started_at_ms
                 self._services_ms.append(service_ms)
                 if finish.state == "succeeded":
-                    self._samples.append(Sample(finish.ended_at_ms - finish.created_at_ms, service_ms))
+                    self._samples.append(Sample(finish.ended_at_ms - finish.ready_at_ms, service_ms))
         if before and look.whole and look.now_ms > before.now_ms:
             services = _services(before, look, by_tokens=by_tokens)
             ended_of = Counter(finish.tenant for finish in look.finishes)
@@ -134,7 +134,7 @@ def _services(before: Look, look: Look, *, by_tokens: bool) -> Round:
         waited = {line.tenant for line in before.lines.get(tier, ()) if not line.held}
         for line in lines:
             own = ran[tier, line.tenant]
-            spans = [(finish.created_at_ms, finish.started_at_ms or 0) for finish in own]
+            spans = [(finish.ready_at_ms, finish.started_at_ms or 0) for finish in own]
             spans.append((line.oldest_ms, look.now_ms))
             if line.tenant in waited and not line.held and covers(spans, before.now_ms, look.now_ms):
                 cost = sum(_cost(finish) if by_tokens else 1 for finish in own)

@@ -171,16 +171,16 @@ class PoolLoad:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """One job that got its outcome. `started_at_ms` is when its last attempt began, None if it was not running.
+    """One job that got its outcome. It could have run from `ready_at_ms` on: its submit, or the end of its last delay.
 
-    Tokens are those that the backend reported.
+    `started_at_ms` is when its last attempt began, None if it was not running. `usage` is what the backend reported.
     """
 
     job: str
     state: State
     tenant: str
     tier: str
-    created_at_ms: int
+    ready_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int
     usage: Usage | None

@@ -131,7 +131,7 @@ def finish(fields: Fields) -> Finish:
         state=cast(State, fields[b"state"].decode()),
         tenant=fields[b"tenant"].decode(),
         tier=tier,
-        created_at_ms=int(at),
+        ready_at_ms=int(at),
         started_at_ms=None if began == "-" else int(began),
         ended_at_ms=int(ended),
         usage=Usage(*tokens) if tokens else None,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlane.errors import InvalidRequest
-from fairlane.model import Limits
+from fairlane.model import Limits, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.standing import LineView
@@ -83,3 +83,21 @@ async def test_lines_are_counted_for_their_tier_with_their_tenant_s_limits(
     ]
     assert [line.tenant for line in await queue.inspect.lines(pool, "default", 1)] == ["ann"]
     assert await queue.inspect.lines(pool, "flex") == []
+
+
+async def test_a_finish_tells_when_the_job_could_run_when_it_did_and_what_it_used(
+    queue: Queue, pool: Pool, clock: Any
+) -> None:
+    now = clock.now_ms()
+    await submit(queue, pool, delay_ms=5_000)
+    clock.advance(6_000)
+    await queue.sweep(pool)
+    (lease,) = await take(queue, pool, 1)
+    clock.advance(300)
+    await queue.settle(pool, lease, "succeeded", status=200, usage=Usage(7, 9))
+    await submit(queue, pool, deadline_ms=0)
+    await queue.sweep(pool)
+    ran, late = (await queue.inspect.finishes(pool, "", 10))[0]
+    assert (ran.ready_at_ms, ran.started_at_ms, ran.ended_at_ms) == (now + 5_000, now + 6_000, now + 6_300)
+    assert (ran.usage, ran.state) == (Usage(7, 9), "succeeded")
+    assert (late.ready_at_ms, late.started_at_ms, late.state) == (now + 6_300, None, "expired")

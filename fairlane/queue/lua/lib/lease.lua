@@ -3,11 +3,11 @@
 -- include: job hold charge
 
 local function load_lease(id)
-  local state, spec, token, lease, tries, deadline, batch, attempts = unpack(
-    redis.call('HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'batch', 'attempts'))
+  local state, spec, token, lease, tries, deadline, due, batch, attempts = unpack(redis.call(
+    'HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'due', 'batch', 'attempts'))
   local tenant, tier, seq, at, _, input, output, most = read_spec(spec or '')
   local backend, started, charged = string.match(lease or '', '(%S+) (%S+) (%S+)')
-  return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, at = at, input = input, output = output,
+  return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, at = due or at, input = input, output = output,
           max = most, backend = backend, started = started, began = state == 'leased' and started, charged = charged, tries = tries, deadline = deadline,
           batch = batch, attempts = attempts}
 end

@@ -2,7 +2,7 @@
 -- of finished jobs, the event for webhooks and batches, and the word to those who wait.
 -- include: pool job
 
--- job: id, tenant, tier, at, deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
+-- job: id, tenant, tier, at (or when its last delay ended), deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
 -- more: attempts, status, result, error (JSON), usage; what is '' is left out.
 local function conclude(job, state, keep, more)
   if job.deadline then
