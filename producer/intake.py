@@ -133,14 +133,13 @@ def _head(request: JobRequest, pool: Pool) -> bytes:
 
 
 def _tier(request: JobRequest, pool: Pool) -> str:
-    """What was asked for, or the body's `service_tier`, or `default` (or the top one where there is no such tier)."""
+    """What was asked for, or the body's `service_tier`, or `default`; where there is one tier only, that one."""
     tiers = pool.policy.tiers
-    usual = DEFAULT_TIER if DEFAULT_TIER in tiers else tiers[0]
     asked, param = request.tier, "tier"
     if asked is None:
         asked, param = request.body.get("service_tier"), "service_tier"
         if asked is None or asked == "auto":
-            return usual
+            asked = DEFAULT_TIER if len(tiers) > 1 else tiers[0]
     if asked not in tiers:
         raise UnknownTier(f"There is no tier {asked!r}. The tiers are {', '.join(tiers)}.", param=param)
     return cast(str, asked)

@@ -45,13 +45,16 @@ async def _reasons(state: State) -> list[str]:
 
 
 async def _idle_pools(state: State) -> list[str]:
-    """Pools that nobody serves, or none of whose backends was ever scraped. A dead backend does not unready a queue."""
+    """Pools that nobody serves, or none of whose backends was ever scraped.
+
+    A dead backend does not unready a queue, nor does a pool whose backends were all removed.
+    """
     reasons: list[str] = []
     for pool in await state.queue.pools.all():
         load = await state.queue.inspect.load(pool)
         if not await state.queue.inspect.dispatchers(pool):
             reasons.append(f"no_dispatcher: nobody serves the pool {pool.name}")
-        elif not any(view.fresh_at_ms for view in load.backends):
+        elif load.backends and not any(view.fresh_at_ms for view in load.backends):
             reasons.append(f"no_scrape: no backend of the pool {pool.name} was seen yet")
     return reasons
 

@@ -58,6 +58,8 @@ async def test_under_up_each_pool_needs_a_dispatcher_and_a_backend_that_was_seen
     assert (await under_up.get("/health/ready")).status_code == 200
     await queue.set_backend(pool, "b1", "down")  # a dead backend does not unready a queue
     assert (await under_up.get("/health/ready")).status_code == 200
+    await queue.set_backend(pool, "b1", "remove")  # nor a pool that nobody needs any more
+    assert (await under_up.get("/health/ready")).status_code == 200
 
 
 async def test_it_is_not_ready_while_it_drains(http: httpx.AsyncClient, state: State) -> None:

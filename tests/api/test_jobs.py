@@ -119,8 +119,17 @@ async def test_the_tier_is_the_headers_then_the_jobs_then_the_bodys(
 
 
 @pytest.mark.parametrize("policy", [Policy(tiers=("fast", "slow"))], indirect=True)
-async def test_where_no_tier_is_called_default_the_top_one_is(http: httpx.AsyncClient) -> None:
-    assert (await submit(http))["tier"] == "fast"
+async def test_where_no_tier_is_called_default_each_job_names_its_own(http: httpx.AsyncClient) -> None:
+    """Nobody is promoted because an operator took `default` away."""
+    refused(await http.post("/v1/jobs", json=JOB), 400, "unknown_tier")
+    body = JOB["body"] | {"service_tier": "auto"}
+    refused(await http.post("/v1/jobs", json=JOB | {"body": body}), 400, "unknown_tier")
+    assert (await submit(http, tier="slow"))["tier"] == "slow"
+
+
+@pytest.mark.parametrize("policy", [Policy(tiers=("only",))], indirect=True)
+async def test_where_there_is_one_tier_it_need_not_be_named(http: httpx.AsyncClient) -> None:
+    assert (await submit(http))["tier"] == "only"
 
 
 @pytest.mark.parametrize("tier", ["gold", "", "auto", "Default"])

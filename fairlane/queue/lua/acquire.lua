@@ -1,5 +1,6 @@
--- Leases up to `n` jobs to one dispatcher, none more once it has 4 MiB of bodies: from the highest tier whose gate is open,
--- round robin among its tenants. A job that is past its deadline is not leased: it expires on the spot.
+-- Leases up to `n` jobs to one dispatcher, none more once it has 4 MiB of bodies: from the highest tier whose gate is open, or
+-- the valve's (turn.lua); of the tenant whose turn it is there, by weight and credit (ring.lua, pop.lua); on the backend with
+-- the most room (gate.lua), or the one that its prompt is nearest to (prefix.lua). A job that is past its deadline is not leased: it expires on the spot.
 -- A call that is repeated because its reply was lost leases nothing new: it returns those of its leases that still live.
 --
 -- KEYS[1]  the pool's prefix
@@ -7,7 +8,7 @@
 -- returns  {a job: {id, token, backend, spec (job.lua), attempt, until, head, body}, …}
 -- errors   STALE a later call of this dispatcher was answered already
 -- events   settled for jobs past their deadline, one entry in `events` each; PUBLISH settled:<id>, wake
--- cost     O(n · (K + log T + B) + K · B): T tenants in the ring, B backends, K tiers
+-- cost     O(n · (K + log T + B) + K · B): T tenants in the ring, B backends, K tiers; with affinity, n · 8 · B more
 -- include: pop
 
 local BYTES_MOST = 4194304 -- of payload: large jobs come fewer at a time

@@ -41,7 +41,8 @@ local function limit_of(b, tier)
   return gate.limit, gate.why
 end
 
--- The backend with the most room for this tier; nil when none has any.
+-- The backend with the most room for this tier, of equals the first by name (backend.lua keeps them sorted); nil when none
+-- has any.
 local function open_backend(tier)
   local best, most = nil, 0
   for _, b in ipairs(backends) do
@@ -53,8 +54,8 @@ local function open_backend(tier)
   return best
 end
 
--- A pop was refused for this tier: counted (once in 100 ms), and kept with its numbers, so that explain and the page can
--- show them. Pops that were let through are counted each.
+-- A pop was refused for this tier: write_backends counts it and keeps its numbers, so that explain and the page can show
+-- them, but once in 100 ms only. Pops that were let through are counted each.
 local function refuse_tier(tier)
   for _, b in ipairs(backends) do
     local limit, why = limit_of(b, tier)

@@ -1,9 +1,12 @@
 -- Whose turn it is among the tiers: the highest that has a runnable tenant and whose gate passes; or, on a valve turn,
--- the one of those in arrears that nobody served for longest, under tier 0's gate.
+-- the one of those in arrears that nobody served for longest, under the top tier's gate.
 -- include: gate ring
 
 local MILLION = 1000000
-local turns, served, shut = {}, {}, {}
+-- What the pool's hash says: by tier since and valved; valve: what it has saved up, in millionths of a turn; valved_at: its
+-- last turn; valves: the latest valved.
+local turns = {}
+local served, shut = {}, {} -- tiers that this call has served by their own gate; whose gate it found shut
 
 local function read_turns()
   local fields, asking, all = {}, {}, #tiers()
