@@ -15,11 +15,10 @@ from dispatcher.backends.answer import Answer, CallFailed
 from dispatcher.backends.known import Backends
 from dispatcher.holds import Hold
 from dispatcher.meters import Meters
-from dispatcher.policy.ejection import ERRORS_MOST
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
+from dispatcher.policy.verdict import HandBack, Run, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
 from fairlane.errors import FairlaneError
 from fairlane.head import Head
-from fairlane.model import JobError
+from fairlane.model import JobError, Lease
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
@@ -38,7 +37,7 @@ class Attempts:
         self._pool = pool
         self._backends = backends
         self._meters = meters
-        self._faults: dict[str, int] = {}  # in a row, by backend, as this process saw them
+        self._runs: dict[str, Run] = {}  # by backend
 
     async def run(self, hold: Hold) -> None:
         """Works for a lease until it has ended."""
@@ -72,7 +71,7 @@ class Attempts:
     async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
         lease, pool = hold.lease, self._pool
         fault = is_fault(outcome, own_timeout=_own_timeout(lease.head))
-        await self._judge(lease.backend, outcome, fault)
+        await self._judge(lease, outcome, fault)
         usage = outcome.usage if isinstance(outcome, Answer) else None
         body = outcome.body if isinstance(outcome, Answer) else b""
         status = outcome.status if isinstance(outcome, Answer) else None
@@ -103,16 +102,19 @@ class Attempts:
         pause = pause_ms(hold.lease.attempt, random.random())
         await self._write(hold, lambda: self._queue.retry(self._pool, hold.lease, INTERNAL, delay_ms=pause))
 
-    async def _judge(self, backend: str, outcome: Answer | CallFailed, fault: bool) -> None:
-        """Shuts the gate of one that is down, or fails again and again, until the observer has looked at it.
+    async def _judge(self, lease: Lease, outcome: Answer | CallFailed, fault: bool) -> None:
+        """Shuts the gate of one that is down, or fails whoever comes, until the observer has looked at it.
 
         That looks a few times a second: meanwhile one that fails at once would take, and fail, hundreds of jobs.
         """
-        if isinstance(outcome, Answer) and not fault:
-            self._faults.pop(backend, None)
-        elif fault:
-            self._faults[backend] = self._faults.get(backend, 0) + 1
-        if shuts_gate(outcome) or (fault and self._faults[backend] >= ERRORS_MOST):
+        backend, now = lease.backend, asyncio.get_running_loop().time()
+        run = self._runs.get(backend, Run())
+        if fault:
+            run = self._runs[backend] = run.failed(outcome, lease.tenant)
+        elif isinstance(outcome, Answer):
+            self._runs[backend] = run.answered(outcome, lease.tenant, now)
+            return
+        if shuts_gate(outcome, run if fault else Run(), now):
             reason = outcome.detail if isinstance(outcome, CallFailed) else f"it answered {outcome.status}"
             log.warning("backend_down", pool=self._pool.name, backend=backend, reason=reason)
             await self._close_gate(backend)

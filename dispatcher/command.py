@@ -11,6 +11,7 @@ from dispatcher.processes import run_copies
 from dispatcher.run import open_queue, run
 from fairlane.logging import configure
 from fairlane.options import parse_backend, register
+from fairlane.process import check_port
 from fairlane.settings import Settings, load
 
 
@@ -28,9 +29,11 @@ class DispatcherOptions:
 
 
 def start(options: DispatcherOptions, *, redis_url: str | None, namespace: str | None) -> None:
-    """Runs until it is told to end. Raises InvalidRequest, StoreUnsuitable, StoreUnavailable."""
+    """Runs until it is told to end. Raises InvalidRequest, PortInUse, StoreUnsuitable, StoreUnavailable."""
     configure(options.log_level)
     settings = load(redis_url=redis_url, namespace=namespace)
+    for n in range(options.processes if options.metrics_port else 0):
+        check_port("127.0.0.1", (options.metrics_port or 0) + n, "--metrics-port")
     if options.backends:
         asyncio.run(_register(settings, options.backends))
     if options.processes > 1:

@@ -6,6 +6,7 @@ body, and readers of JSON take the last of two equal names.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from dispatcher.backends.answer import Answer
@@ -18,13 +19,16 @@ EPOCH_MS: Final = 1_767_225_600_000  # 2026: the same for all pools and for ever
 INVALID: Final = (400, 422)
 LOOKED_AT: Final = 4096  # bytes of a refusal
 _SPACE: Final = b" \t\r\n"
+_NAMED: Final = re.compile(
+    rb"""priority(?![\\"']+\s*:\s*-?\d)""", re.IGNORECASE
+)  # and not ours, in an echo of the body
 
 
 async def call(backends: Backends, lease: Lease, head: Head) -> Answer:
     """Sends the job to its backend. Raises CallFailed.
 
     One that refuses the `priority` gets the request once more without it, within the same attempt: it had not begun.
-    If it is content then, that is remembered for the whole fleet until it restarts.
+    If that is served, it is remembered for the whole fleet until it restarts.
     """
     backend = await backends.get(lease.backend)
     if not backends.takes_priority(lease.backend):
@@ -33,7 +37,7 @@ async def call(backends: Backends, lease: Lease, head: Head) -> Answer:
     if not refuses_priority(answer):
         return answer
     answer = await backend.call(lease.id, head, lease.body)
-    if not refuses_priority(answer):  # else it minds something else in a request that it repeats
+    if 200 <= answer.status < 300:  # else it minds something else, and any caller could switch this off for all
         await backends.priority_refused(lease.backend)
     return answer
 
@@ -50,7 +54,7 @@ def with_priority(body: bytes, priority: int) -> bytes:
 
 def refuses_priority(answer: Answer) -> bool:
     """Whether the backend would not take the request for its `priority`, before any work on it."""
-    return answer.status in INVALID and b"priority" in answer.body[:LOOKED_AT].lower()
+    return answer.status in INVALID and _NAMED.search(answer.body[:LOOKED_AT]) is not None
 
 
 def _priority(backends: Backends, lease: Lease) -> int:

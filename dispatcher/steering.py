@@ -7,7 +7,6 @@ there, front doors show the rest, and the next observer goes on from it. Samples
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from dispatcher.lately import Lately, Look
 from dispatcher.policy.autoscale import Scaling, Use, desired_replicas
 from dispatcher.policy.fairness import top
 from dispatcher.policy.thermostat import Thermostat, next_gamma
-from dispatcher.seen import fields, remembered
+from dispatcher.seen import fields, packed, remembered
 from fairlane.errors import FairlaneError
 from fairlane.metrics import OTHER, capacity_of
 from fairlane.queue.engine import Queue
@@ -78,8 +77,7 @@ class Steering:
         self._known = thermostat, scaling
         gamma = min(GAMMA_MOST, thermostat.gamma)
         seen = self._seen(look, thermostat, scaling, gamma)
-        packed = json.dumps(seen, separators=(",", ":"))
-        await self._queue.steer(self._pool, gamma if policy.gamma is None else None, packed)
+        await self._queue.steer(self._pool, gamma if policy.gamma is None else None, packed(seen))
 
     async def _look(self, load: PoolLoad, rho: float | None) -> Look:
         finishes, whole = await self._finishes(load.now_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -19,7 +18,7 @@ from dispatcher.policy.blind import slots_without_metrics
 from dispatcher.policy.capacity import Capacity, Scrape
 from dispatcher.policy.ejection import Counters, Health
 from dispatcher.policy.gate import Load, Tuning
-from dispatcher.seen import fields, remembered
+from dispatcher.seen import fields, packed, remembered
 from fairlane.errors import FairlaneError, NotFound
 from fairlane.model import BackendCounts, BackendSpec, TierGate
 from fairlane.queue.engine import Queue
@@ -31,7 +30,12 @@ IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does n
 NULL_SLOTS: Final = 10_000
 DOWN_MOST_MS: Final = 10_000  # for one whose metrics only time out: there may never be a good scrape again
 NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
-NEW: Final = {"faults": 0, "answered": 0, "blamers": 0}  # a new backend's health: all that it was sent counts
+NEW: Final = {
+    "faults": 0,
+    "answered": 0,
+    "blamers": 0,
+    "excused": 0,
+}  # a new backend's health: all that it was sent counts
 log = structlog.get_logger()
 
 
@@ -98,7 +102,7 @@ class Watch:
         view = await self._queue.inspect.backend(self._moment().pool, self._name)
         moment = self._moment()
         was_well = self._health.most is None
-        counters = Counters(view.faults, view.answered, view.blamers, view.counts.live)
+        counters = Counters(view.faults, view.answered, view.blamers, view.counts.live, view.excused)
         self._health = ejection.judge(self._health, moment.now_ms, counters)
         if was_well and self._health.ejected:
             log.warning("backend_ejected", pool=moment.pool.name, backend=self._name, level=self._health.level)
@@ -137,7 +141,9 @@ class Watch:
         )
         if self._known.fresh_at_ms and capacity.restarted(self._known, page):
             self._restarted = True
-            self._health = Health(faults=view.faults, answered=view.answered, blamers=view.blamers)
+            self._health = Health(
+                faults=view.faults, answered=view.answered, blamers=view.blamers, excused=view.excused
+            )
         fresh_at, early = self._known.fresh_at_ms, capacity.soon(self._known, page)
         self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:
@@ -146,7 +152,9 @@ class Watch:
             await self._observe(gates, view, view.counts, moment)
         else:
             await self._write_health(view, moment)
-        return SOON_S if early else self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
+        if early or view.status == "down":  # whoever called it shut it; now it can only look idle
+            return SOON_S
+        return self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
 
     def _gates(self, reading: Reading, moment: Moment) -> Sequence[TierGate]:
         """What each tier may send there; the numbers behind it are in `_seen`."""
@@ -216,7 +224,7 @@ class Watch:
     ) -> None:
         gates = [_bounded(one, self._health.most) for one in gates]
         by_tier = dict(zip(moment.pool.policy.tiers, gates, strict=True))
-        seen = json.dumps({**self._seen, "health": asdict(self._health)}, separators=(",", ":"))
+        seen = packed({**self._seen, "health": asdict(self._health)})
         epoch = view.epoch + self._restarted
         await self._queue.observe(moment.pool, self._name, by_tier, counted=counted, seen=seen, epoch=epoch)
         self._restarted, self._shut = False, self._health.most is not None

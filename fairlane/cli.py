@@ -41,18 +41,17 @@ def doctor(redis: RedisUrl = None, namespace: Namespace = "fl", as_json: AsJson 
 
     Exits 0 if it can be used (perhaps with warnings), 3 if not.
     """
-    if redis is None:
-        raise typer.BadParameter(
-            "Which Redis? Use --redis URL, or set FAIRLANE_REDIS_URL. (Without either, `fairlane up` starts its own, "
-            "which needs no check-up.)"
-        )
     from fairlane.doctor import examine
     from fairlane.errors import InvalidRequest
 
-    try:
+    with refusals(as_json):
+        if redis is None:
+            raise InvalidRequest(
+                "Which Redis? Use --redis URL, or set FAIRLANE_REDIS_URL. (Without either, `fairlane up` starts its "
+                "own, which needs no check-up.)",
+                param="redis",
+            )
         findings = asyncio.run(examine(redis, namespace))
-    except InvalidRequest as error:
-        raise typer.BadParameter(str(error), param_hint="--redis") from error
     healthy = all(finding.level != "fail" for finding in findings)
     if as_json:
         typer.echo(json.dumps({"ok": healthy, "findings": [asdict(finding) for finding in findings]}))

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, asked, duration, say, say_json, say_table
+from fairlane.terminal import (
+    REFUSED,
+    AsJson,
+    OtherNamespace,
+    RedisUrl,
+    asked,
+    counted,
+    duration,
+    no_pool,
+    pool_named,
+    say,
+    say_json,
+    say_table,
+)
 
 if TYPE_CHECKING:
     from fairlane.queue.engine import Queue
@@ -29,9 +42,12 @@ pool = typer.Typer(no_args_is_help=True, help="See pools and their backends; pau
 @pool.command("list")
 def pool_list(redis: RedisUrl = None, namespace: OtherNamespace = None, as_json: AsJson = False) -> None:
     """List the pools: what waits and runs in each tier, and what each backend's gates say."""
-    found = asked(redis, namespace, _read)
+    found = asked(redis, namespace, _read, as_json)
     if as_json:
         say_json({"pools": [_pool_json(*one) for one in found]})
+        return
+    if not found:
+        typer.echo(no_pool(redis, namespace))
         return
     say_table(("pool", "tier", "state", "queued", "running", "tenants", "oldest"), _tier_rows(found))
     if any(view.backends for _, view, _ in found):
@@ -51,9 +67,9 @@ def pool_pause(
     """Start no more of its jobs. What runs goes on, and jobs are still taken in."""
 
     async def pause(queue: Queue) -> bool:
-        return await queue.pause(await queue.pools.by_name(name), tier=tier, tenant=tenant)
+        return await queue.pause(await pool_named(queue, name), tier=tier, tenant=tenant)
 
-    new = asked(redis, namespace, pause)
+    new = asked(redis, namespace, pause, as_json)
     say(f"{_what(name, tier, tenant)} is paused{'' if new else ' already'}.", as_json, pool=name, changed=new)
 
 
@@ -69,9 +85,9 @@ def pool_resume(
     """Undo `pause`, or `drain` of a whole pool."""
 
     async def resume(queue: Queue) -> bool:
-        return await queue.resume(await queue.pools.by_name(name), tier=tier, tenant=tenant)
+        return await queue.resume(await pool_named(queue, name), tier=tier, tenant=tenant)
 
-    was = asked(redis, namespace, resume)
+    was = asked(redis, namespace, resume, as_json)
     words = f"{_what(name, tier, tenant)} {'runs again' if was else 'was not paused'}."
     say(words, as_json, pool=name, changed=was)
 
@@ -90,8 +106,10 @@ def pool_drain(
     A pool that is drained is paused: `pool resume` undoes it. A backend's drain is undone by `pool undrain`.
     """
 
+    undo = f"`fairlane pool {f'undrain {name} {backend}' if backend else f'resume {name}'}` undoes it"
+
     async def drain(queue: Queue) -> int:
-        one = await queue.pools.by_name(name)
+        one = await pool_named(queue, name)
         if backend is None:
             await queue.pause(one)
         else:
@@ -102,10 +120,11 @@ def pool_drain(
             only = _backend_name(name, backend) if backend else None
             return sum(view.counts.live for view in load.backends if only in (None, view.name))
 
-        return await _until_none(running, wait)
+        return await _until_none(running, wait, "" if as_json else undo)
 
-    left = asked(redis, namespace, drain)
-    words = f"{backend or name} starts nothing more, and {f'{left} jobs still run' if left else 'nothing runs'}."
+    left = asked(redis, namespace, drain, as_json)
+    still = f"{counted(left, 'job still runs', 'jobs still run')}. Drain it again to wait for them; {undo}"
+    words = f"{backend or name} starts nothing more, and {still if left else 'nothing runs'}."
     say(words, as_json, pool=name, backend=backend, running=left)
     if left:
         raise typer.Exit(REFUSED)
@@ -122,9 +141,9 @@ def pool_undrain(
     """Let a backend that was drained take jobs again."""
 
     async def undrain(queue: Queue) -> None:
-        await queue.set_backend(await queue.pools.by_name(name), _backend_name(name, backend), "undrain")
+        await queue.set_backend(await pool_named(queue, name), _backend_name(name, backend), "undrain")
 
-    asked(redis, namespace, undrain)
+    asked(redis, namespace, undrain, as_json)
     say(f"{backend} takes jobs of {name} again.", as_json, pool=name, backend=backend)
 
 
@@ -137,15 +156,15 @@ def pool_add(
     as_json: AsJson = False,
 ) -> None:
     """Add backends while all runs; one that is there gets what you say of it now. A pool that is not there is made."""
-    from fairlane.options import parse_backend, register
+    from fairlane.options import backend_of, register
     from fairlane.settings import load
 
     async def add(queue: Queue) -> list[str]:
-        options = [parse_backend(f"{name}={text}") for text in backend]
+        options = [backend_of(name, text) for text in backend]
         await register(queue, options, load().policy)
         return [option.name for option in options]
 
-    names = asked(redis, namespace, add)
+    names = asked(redis, namespace, add, as_json)
     say(f"{name} has {', '.join(names)}.", as_json, pool=name, backends=names)
 
 
@@ -160,9 +179,9 @@ def pool_remove(
     """Remove a backend for good. One that still runs jobs is refused: drain it first."""
 
     async def remove(queue: Queue) -> None:
-        await queue.set_backend(await queue.pools.by_name(name), _backend_name(name, backend), "remove")
+        await queue.set_backend(await pool_named(queue, name), _backend_name(name, backend), "remove")
 
-    asked(redis, namespace, remove)
+    asked(redis, namespace, remove, as_json)
     say(f"{backend} is removed from {name}.", as_json, pool=name, backend=backend)
 
 
@@ -179,19 +198,28 @@ async def _read(queue: Queue) -> list[Found]:
     ]
 
 
-async def _until_none(running: Callable[[], Awaitable[int]], wait_s: float) -> int:
-    """What still runs when nothing does, or when the time is over."""
+async def _until_none(running: Callable[[], Awaitable[int]], wait_s: float, undo: str) -> int:
+    """What still runs when nothing does, or when the time is over. Says so, if `undo` says how to go back."""
     end = time.monotonic() + wait_s
-    while (left := await running()) and time.monotonic() < end:  # noqa: ASYNC110  # others run it, elsewhere
-        await asyncio.sleep(POLL_S)
+    left = await running()
+    if undo and left and wait_s:
+        typer.echo(f"Waiting for {counted(left, 'job')} (Ctrl-C stops waiting, not the drain) …", err=True)
+    try:
+        while left and time.monotonic() < end:
+            await asyncio.sleep(POLL_S)
+            left = await running()
+    except asyncio.CancelledError:  # Ctrl-C
+        if undo:
+            typer.echo(f"Still draining; {undo}.", err=True)
+        raise
     return left
 
 
 def _backend_name(pool_name: str, text: str) -> str:
     """A backend's name, also from its URL. Raises InvalidRequest."""
-    from fairlane.options import parse_backend
+    from fairlane.options import backend_of
 
-    return parse_backend(f"{pool_name}={text}").name if "://" in text else text
+    return backend_of(pool_name, text).name if "://" in text else text
 
 
 def _what(name: str, tier: str | None, tenant: str | None) -> str:
@@ -209,8 +237,14 @@ def _tier_rows(found: Sequence[Found]) -> Iterator[tuple[object, ...]]:
 def _backend_rows(found: Sequence[Found]) -> Iterator[tuple[object, ...]]:
     for one, view, now_ms in found:
         for backend in view.backends:
-            gates = ", ".join(f"{tier} {_gate(one, backend, tier, now_ms)}" for tier in one.policy.tiers)
+            gates = _in_short({tier: _gate(one, backend, tier, now_ms) for tier in one.policy.tiers})
             yield one.name, backend.name, backend.status, backend.counts.live, backend.finished, gates
+
+
+def _in_short(gates: Mapping[str, str]) -> str:
+    """One word if all tiers hear the same; else pairs, which a narrow table does not break."""
+    words = set(gates.values())
+    return words.pop() if len(words) == 1 else " ".join(f"{tier}:{word}" for tier, word in gates.items())
 
 
 def _gate(one: Pool, view: BackendView, tier: str, now_ms: int) -> str:

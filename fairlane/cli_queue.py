@@ -6,7 +6,7 @@ import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -17,7 +17,9 @@ from fairlane.terminal import (
     RedisUrl,
     address,
     asked,
+    counted,
     duration,
+    no_pool,
     pools_named,
     refusals,
     say_json,
@@ -49,9 +51,11 @@ def policy_show(
     async def read(queue: Queue) -> list[tuple[Pool, list[PolicyChange]]]:
         return [(one, await queue.inspect.policy_history(one)) for one in await pools_named(queue, pool)]
 
-    found = asked(redis, namespace, read)
+    found = asked(redis, namespace, read, as_json)
     if as_json:
         say_json({"pools": [_policy_json(one) | {"history": [asdict(c) for c in changes]} for one, changes in found]})
+    elif not found:
+        typer.echo(no_pool(redis, namespace))
     elif history:
         rows = [_change_row(one.name, change) for one, changes in found for change in changes]
         say_table(("pool", "version", "when", "by", "changes"), rows)
@@ -71,10 +75,11 @@ def policy_set(
     as_json: AsJson = False,
 ) -> None:
     """Change settings: checked as a whole, kept with who and when, obeyed by every dispatcher's next pop."""
-    from fairlane.errors import InvalidRequest
+    from fairlane.errors import InvalidRequest, NotFound
 
     async def write(queue: Queue) -> list[Pool]:
-        pools = await pools_named(queue, pool)
+        if not (pools := await pools_named(queue, pool)):
+            raise NotFound(no_pool(redis, namespace))
         if not pool and len(pools) != 1:
             raise InvalidRequest(f"Which pool? Say --pool NAME. There are: {', '.join(one.name for one in pools)}.")
         changes = settings_of(settings)
@@ -85,7 +90,7 @@ def policy_set(
                 typer.echo(f"{new.name}: {_difference(old, new) or 'nothing to change'} (version {new.version})")
         return changed
 
-    found = asked(redis, namespace, write)
+    found = asked(redis, namespace, write, as_json)
     if as_json:
         say_json({"pools": [_policy_json(new) for new in found]})
 
@@ -126,6 +131,7 @@ def _change_row(name: str, change: PolicyChange) -> tuple[object, ...]:
 
 
 def explain(
+    context: typer.Context,
     job: Annotated[str, typer.Argument(metavar="JOB")],
     redis: RedisUrl = None,
     namespace: OtherNamespace = None,
@@ -140,14 +146,21 @@ def explain(
     """Tell why a job waits: its place, what is ahead of it, which gate holds it on what numbers, and for how long."""
     import asyncio
 
+    from fairlane.errors import InvalidRequest
     from producer.client.client import AsyncClient
 
+    unused = ("redis", "namespace") if server else ("api_key",)
+    typed = [name for name in unused if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+
     async def ask() -> Mapping[str, Any]:
+        if typed:
+            option = f"--{typed[0].replace('_', '-')}"
+            raise InvalidRequest(f"{option} {'does not go with' if server else 'is for'} --server.", param=typed[0])
         url, name = (server, "fl") if server else address(redis, namespace)
         async with AsyncClient(url, api_key, namespace=name, retry_for_s=0) as client:
             return await client.explain(job)
 
-    with refusals():
+    with refusals(as_json):
         why = asyncio.run(ask())
     if as_json:
         say_json(why)
@@ -160,28 +173,53 @@ def _why(job: str, why: Mapping[str, Any]) -> list[str]:
     """What the front door's JSON says, in words."""
     lines = [f"{job} is {why['state']}"]
     if why["position"] is not None:
-        lines[0] += f"; about {why['position']} jobs start before it"
+        lines[0] += f"; about {counted(why['position'], 'job starts', 'jobs start')} before it"
     if why["estimated_start_s"] is not None:
         lines[0] += f", it starts in about {duration(1000 * why['estimated_start_s'])}"
     lines += [f"  {_ahead(cast('Mapping[str, Any]', one))}" for one in why["ahead"]]
     if gate := why["gate"]:
-        numbers = ", ".join(f"{name} {value}" for name, value in gate["numbers"].items() if not isinstance(value, dict))
+        numbers = ", ".join(filter(None, (_number(name, value) for name, value in gate["numbers"].items())))
         lines.append(f"  the gate of {gate['backend']} says {gate['reason']} ({numbers})")
     return lines
+
+
+def _number(name: str, value: object) -> str:
+    """A number of the gate's, to read; nothing for what is not known, or not so."""
+    match value:
+        case None | False | "" | dict():
+            return ""
+        case True:
+            return name
+        case list() | tuple():
+            return f"{name} {','.join(map(str, cast('Sequence[object]', value)))}" if value else ""
+        case float() if name.endswith("_at"):
+            return f"{name.removesuffix('_at')} {duration(1000 * (time.time() - value))} ago"
+        case float():
+            return f"{name} {round(value) if abs(value) >= 1000 else f'{value:.3g}'}"
+        case _:
+            return f"{name} {value}"
+
+
+_LIMITS: Final = {"inflight": "max_inflight", "requests": "requests_per_minute", "tokens": "tokens_per_minute"}
 
 
 def _ahead(one: Mapping[str, Any]) -> str:
     match one["what"]:
         case "higher_tier":
-            return f"{one['jobs']} jobs wait in the tier {one['tier']}"
+            return f"{counted(one['jobs'], 'job waits', 'jobs wait')} in the tier {one['tier']}"
         case "own_line":
-            return f"{one['jobs']} jobs of its own tenant are before it"
+            return f"{counted(one['jobs'], 'job of its own tenant is', 'jobs of its own tenant are')} before it"
         case "tenants":
-            return f"{one['tenants']} tenants have their turn before its own"
+            turns = counted(one["tenants"], "tenant has its turn", "tenants have their turn")
+            return f"{turns} before its own"
+        case "no_backend":
+            return "its pool has no backend; `fairlane pool add` gives it one"
+        case "tenant_held" if one["by"] == "paused":
+            return "its tenant is paused; `fairlane pool resume POOL --tenant NAME` undoes it"
         case "tenant_held":
             until = "" if one["until"] is None else f" for {duration(1000 * (one['until'] - time.time()))}"
-            return f"its tenant is held{until} ({one['by']})"
+            return f"its tenant is held{until} by its limit {_LIMITS.get(one['by'], one['by'])}"
         case "paused":
-            return "its tier or pool is paused"
+            return "its tier or its pool is paused; `fairlane pool list` says which, `fairlane pool resume` undoes it"
         case what:
             return str(what)

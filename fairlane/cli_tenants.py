@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from fairlane.terminal import (
     RedisUrl,
     asked,
     duration,
+    no_pool,
     pools_named,
     say_json,
     say_table,
@@ -26,6 +27,7 @@ from fairlane.terminal import (
 if TYPE_CHECKING:
     from fairlane.model import Limits
     from fairlane.queue.engine import Queue
+    from fairlane.queue.pools import Pool
     from fairlane.standing import TenantStanding, TenantView
 
 Name = Annotated[str, typer.Argument(metavar="TENANT")]
@@ -43,22 +45,17 @@ def tenants_list(
 ) -> None:
     """List the tenants with queued work, in each tier the one that waits longest first."""
 
-    async def read(queue: Queue) -> list[tuple[str, str, TenantView]]:
-        found: list[tuple[str, str, TenantView]] = []
-        for one in await pools_named(queue, pool):
-            for tier in one.policy.tiers:
-                views, _ = await queue.inspect.tenants(one, tier, limit=limit)
-                found += [(one.name, tier, view) for view in views]
-        return found
+    async def read(queue: Queue) -> list[Listed]:
+        return [found for one in await pools_named(queue, pool) for found in await _listed(queue, one, limit)]
 
-    found = asked(redis, namespace, read)
+    found = asked(redis, namespace, read, as_json)
     if as_json:
-        say_json({"tenants": [{"pool": name, "tier": tier} | _as_json(view) for name, tier, view in found]})
+        say_json({"tenants": [{"pool": name, "tier": tier} | _as_json(view) for name, tier, view, _ in found]})
         return
     now = time.time() * 1000
     rows = [
-        (name, tier, one.tenant, one.waiting, one.inflight, duration(now - one.oldest_ms), _held(one.held_until_ms))
-        for name, tier, one in found
+        (name, tier, one.tenant, one.waiting, one.inflight, duration(now - one.oldest_ms), state)
+        for name, tier, one, state in found
     ]
     say_table(("pool", "tier", "tenant", "waiting", "running", "oldest", "state"), rows)
 
@@ -76,7 +73,11 @@ def tenants_show(
     async def read(queue: Queue) -> list[tuple[str, TenantStanding]]:
         return [(one.name, await queue.inspect.tenant(one, tenant)) for one in await pools_named(queue, pool)]
 
-    _say_standings(tenant, asked(redis, namespace, read), as_json)
+    found = asked(redis, namespace, read, as_json)
+    if not found and not as_json:
+        typer.echo(no_pool(redis, namespace))
+        return
+    _say_standings(tenant, found, as_json)
 
 
 @tenants.command("set")
@@ -86,7 +87,7 @@ def tenants_set(
         list[str],
         typer.Argument(
             metavar="NAME=VALUE…",
-            help="weight, max_inflight, requests_per_minute, tokens_per_minute, max_waiting; `none`: no limit.",
+            help="weight; max_inflight, requests_per_minute, tokens_per_minute, max_waiting, each also `none`.",
         ),
     ],
     redis: RedisUrl = None,
@@ -96,13 +97,31 @@ def tenants_set(
 ) -> None:
     """Change what a tenant may do, from the next pop on. Limits that are not named stay as they are."""
 
+    from fairlane.errors import NotFound
+
     async def write(queue: Queue) -> list[tuple[str, TenantStanding]]:
-        pools = await pools_named(queue, pool)
+        if not (pools := await pools_named(queue, pool)):
+            raise NotFound(no_pool(redis, namespace))
         for one in pools:
             await queue.set_limits(one, tenant, _limits(await queue.inspect.limits(one, tenant), limits))
         return [(one.name, await queue.inspect.tenant(one, tenant)) for one in pools]
 
-    _say_standings(tenant, asked(redis, namespace, write), as_json)
+    _say_standings(tenant, asked(redis, namespace, write, as_json), as_json)
+
+
+Listed = tuple[str, str, "TenantView", str]  # the pool, the tier, the tenant, its state in words
+
+
+async def _listed(queue: Queue, pool: Pool, limit: int) -> list[Listed]:
+    """The tenants of each tier. Why one is held is asked of those who are."""
+    found: list[Listed] = []
+    for tier in pool.policy.tiers:
+        views, _ = await queue.inspect.tenants(pool, tier, limit=limit)
+        for view in views:
+            held = view.held_until_ms is not None
+            state = _state(await queue.inspect.tenant(pool, view.tenant)) if held else "may run"
+            found.append((pool.name, tier, view, state))
+    return found
 
 
 def _limits(known: Limits, words: Sequence[str]) -> Limits:
@@ -117,7 +136,8 @@ def _limits(known: Limits, words: Sequence[str]) -> Limits:
         try:
             changes[name] = float(text) if name == "weight" else None if text == "none" else int(text)
         except ValueError as error:
-            raise InvalidRequest(f"{name} is a number, or none; not {text!r}.", param=name) from error
+            wanted = "a number" if name == "weight" else "a whole number, or none"
+            raise InvalidRequest(f"{name} is {wanted}; not {text!r}.", param=name) from error
     return replace(known, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -125,9 +145,15 @@ def _say_standings(tenant: str, found: Sequence[tuple[str, TenantStanding]], as_
     if as_json:
         say_json({"tenant": tenant, "pools": [{"pool": name} | _as_json(one) for name, one in found]})
         return
-    rows = [(name, one.waiting, one.inflight, _state(one), *asdict(one.limits).values()) for name, one in found]
-    names = ("weight", "max_inflight", "requests_per_minute", "tokens_per_minute", "max_waiting")
-    say_table(("pool", "waiting", "running", "state", *names), rows)
+    standings = [one for _, one in found]
+    facts: dict[str, list[object]] = {
+        "waiting": [one.waiting for one in standings],
+        "running": [one.inflight for one in standings],
+        "state": [_state(one) for one in standings],
+    }
+    for limit in (field.name for field in fields(standings[0].limits)):
+        facts[limit] = [getattr(one.limits, limit) for one in standings]
+    say_table(("", *(name for name, _ in found)), [(name, *values) for name, values in facts.items()])
 
 
 def _as_json(view: TenantStanding | TenantView) -> dict[str, Any]:
@@ -137,12 +163,12 @@ def _as_json(view: TenantStanding | TenantView) -> dict[str, Any]:
 
 
 def _state(standing: TenantStanding) -> str:
-    return "paused" if standing.paused else _held(standing.held_until_ms)
-
-
-def _held(held_until_ms: float | None) -> str:
-    if held_until_ms is None:
+    if standing.paused:
+        return "paused"
+    until, limits = standing.held_until_ms, standing.limits
+    if until is None:
         return "may run"
-    if not isfinite(held_until_ms):
-        return "held"
-    return f"held for {duration(held_until_ms - 1000 * time.time())}"
+    if not isfinite(until):
+        return "held by max_inflight" if limits.max_inflight is not None else "held"
+    rates = [name for name in ("requests_per_minute", "tokens_per_minute") if getattr(limits, name) is not None]
+    return f"held for {duration(until - 1000 * time.time())}{' by ' if rates else ''}{' or '.join(rates)}"

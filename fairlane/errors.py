@@ -32,6 +32,11 @@ class FairlaneError(Exception):
     def message(self) -> str:
         return str(self)
 
+    @property
+    def public(self) -> str:
+        """The message for whoever sent the request."""
+        return self.message
+
 
 class InvalidRequest(FairlaneError):
     """The request cannot be understood. Correct the named parameter and send it again."""
@@ -130,9 +135,14 @@ class Draining(FairlaneError):
 
 
 class StoreUnavailable(FairlaneError):
-    """Redis did not answer in time. Nothing is known to have changed; try again with the same idempotency key."""
+    """The queue gives no answer now. Try again; with the same idempotency key nothing is done twice."""
 
     code, status, retryable = "store_unavailable", 503, True
+
+    @property
+    def public(self) -> str:
+        """Where our Redis is, and what it said, is for those who run it."""
+        return type(self).__doc__ or ""
 
 
 class StoreFull(FairlaneError):

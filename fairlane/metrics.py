@@ -54,7 +54,7 @@ METRICS: Final = (
     Metric("fairlane_backend_faults_total", "counter", "pools", _BACKEND, "Attempts that failed by its own fault."),
     Metric("fairlane_gamma", "gauge", "pools", _POOL, "The boost's γ in force, per second."),
     Metric("fairlane_pool_desired_replicas", "gauge", "pools", _POOL, "How many backends the pool should have."),
-    Metric("fairlane_pool_freeness", "gauge", "pools", _POOL, "Mean free slots per slot of a backend."),
+    Metric("fairlane_pool_freeness", "gauge", "pools", _POOL, "Free slots per job it runs, mean of the backends."),
     Metric("fairlane_pool_utilization_ratio", "gauge", "pools", _POOL, "Leases over capacity, over the last minute."),
     Metric("fairlane_fairness_jain", "gauge", "pools", _POOL, "Jain's index of what waiting tenants got."),
     Metric("fairlane_fairness_gap", "gauge", "pools", _POOL, "The largest service gap between waiting tenants."),
@@ -138,7 +138,7 @@ def _backend_rows(view: BackendView) -> Iterator[Row]:
         yield "fairlane_backend_capacity", labels, capacity
         yield "fairlane_backend_load", labels, view.counts.live / capacity
     for name, field, scale in _SEEN:
-        if seen.get(field) is not None:
+        if view.status != "down" and seen.get(field) is not None:  # what it said before it went down is not so now
             yield f"fairlane_backend_{name}", labels, scale * seen[field]
     yield "fairlane_backend_inflight", labels, view.counts.live
     yield "fairlane_backend_up", labels, view.status == "up"

@@ -32,7 +32,7 @@ TRANSITIONS: Final[Mapping[Act, Mapping[State | None, frozenset[State]]]] = {
     "requeue": {"failed": frozenset({"queued"})},
     "retier": {"queued": frozenset({"queued"}), "delayed": frozenset({"delayed"})},
     "depart": {"queued": frozenset({"moving"}), "delayed": frozenset({"moving"})},
-    "arrive": {None: frozenset({"queued", "delayed"}), "moved": frozenset({"queued", "delayed"})},
+    "arrive": {s: frozenset({"queued", "delayed"}) for s in (None, "moved", "moving")},
     "leave_stub": {"moving": frozenset({"moved"})},
 }
 FINISHED: Final[frozenset[State]] = frozenset({"succeeded", "failed", "cancelled", "expired"})

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from fairlane.errors import IllegalTransition, InvalidRequest
 from fairlane.model import FAMILY_NAMES, BackendSpec, Policy
 from fairlane.queue.engine import Queue
+
+EXTRAS: Final = "[,slots=N][,key_env=VAR][,family=F]"
+SCHEMES: Final = ("http://", "https://", "null://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +25,33 @@ class BackendOption:
 
 
 def parse_backend(text: str) -> BackendOption:
-    """Raises InvalidRequest, which says what is wrong."""
+    """`NAME=URL,…`, as after --backend. Raises InvalidRequest, which says what is wrong."""
     pool, found, rest = text.partition("=")
-    url, *extras = rest.split(",")
-    if found and pool and url and "://" not in url:
-        raise InvalidRequest(f"--backend {text}: the URL begins with http:// or https://.", param="backend")
-    if not found or not pool or "://" not in url:
-        raise InvalidRequest(f"--backend {text}: say NAME=URL[,slots=N][,key_env=VAR][,family=F].", param="backend")
+    if not found or not pool or not rest:
+        raise InvalidRequest(f"--backend {text}: say NAME=URL{EXTRAS}.", param="backend")
+    return backend_of(pool, rest, typed=f"--backend {text}")
+
+
+def backend_of(pool: str, text: str, *, typed: str | None = None) -> BackendOption:
+    """`URL,…` as a backend of the pool; `typed` is what a refusal quotes. Raises InvalidRequest."""
+    typed = typed or text
+    url, *extras = text.split(",")
+    if not url.startswith(SCHEMES):
+        raise InvalidRequest(f"{typed}: the URL begins with http:// or https://.", param="backend")
     given: dict[str, str] = {}
     for extra in extras:
         name, _, value = extra.partition("=")
+        if name in given:
+            raise InvalidRequest(f"{typed}: {name} is there twice.", param="backend")
         given[name] = value
     if unknown := given.keys() - {"slots", "key_env", "family"}:
-        raise InvalidRequest(f"--backend {text}: {', '.join(sorted(unknown))} is no option of a backend.")
-    slots = given.get("slots")
+        words = f"{typed}: {', '.join(sorted(unknown))} is no option of a backend. Say URL{EXTRAS}."
+        raise InvalidRequest(words, param="backend")
+    slots, family = given.get("slots"), given.get("family")
     if slots is not None and not slots.isdecimal():
-        raise InvalidRequest(f"--backend {text}: slots is a whole number.", param="backend")
-    family = given.get("family")
+        raise InvalidRequest(f"{typed}: slots is a whole number.", param="backend")
     if family is not None and family not in FAMILY_NAMES:
-        raise InvalidRequest(f"--backend {text}: family is one of {', '.join(FAMILY_NAMES)}.", param="backend")
+        raise InvalidRequest(f"{typed}: family is one of {', '.join(FAMILY_NAMES)}.", param="backend")
     spec = BackendSpec(url, family, given.get("key_env"), int(slots) if slots else None)
     return BackendOption(pool, _name(url), spec)
 

@@ -72,7 +72,8 @@ class BackendView:
     `said`: per tier the last refusal, "reason live limit at". `decisions`: how many jobs were let through
     ("tier:open"), and how many refusals were counted ("tier:reason"). `finished`: jobs that it has answered well
     since it was added; `answered`: those, and answers that were the caller's own fault; `faults`: attempts that failed
-    by its own; `blamers`: how often such a one was of another tenant's job than the one before. `down_at_ms`: when it
+    by its own; `blamers`: how often such a one was of another tenant's job than the one before;
+    `excused`: those of them while the backend had just answered another tenant well. `down_at_ms`: when it
     was last marked as down. `epoch` changes when it has restarted; `no_priority`: it has refused a `priority` since.
     """
 
@@ -83,6 +84,7 @@ class BackendView:
     answered: int
     faults: int
     blamers: int
+    excused: int
     epoch: int
     no_priority: bool
     down_at_ms: int | None
@@ -147,12 +149,17 @@ class TenantStanding:
 
 @dataclass(frozen=True, slots=True)
 class TierLoad:
-    """The work in one tier: queued jobs, whether one of them may run, live leases."""
+    """The work in one tier: queued jobs and live leases. `since_ms`: when it became runnable or its own gate last
+    served it; None if none of its jobs may run."""
 
     tier: str
     waiting: int
-    runnable: bool
+    since_ms: int | None
     inflight: int
+
+    @property
+    def runnable(self) -> bool:
+        return self.since_ms is not None
 
 
 @dataclass(frozen=True, slots=True)

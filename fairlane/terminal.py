@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairlane.queue.pools import Pool
 
 REFUSED: Final = 3  # exit codes: 0 done, 1 a job did not succeed, 2 usage, 3 refused or unreachable, 130 Ctrl-C
+USAGE: Final = 2
 INTERRUPTED: Final = 130
 T = TypeVar("T")
 
@@ -37,22 +38,27 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
-def refusals() -> Generator[None]:
-    """Turns errors into words and exit codes."""
+def refusals(as_json: bool = False) -> Generator[None]:
+    """Turns errors into words, or into JSON, and exit codes."""
     from fairlane.errors import FairlaneError, InvalidRequest
 
     try:
         yield
-    except InvalidRequest as error:
-        raise typer.BadParameter(error.message) from error
     except FairlaneError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(REFUSED) from error
+        usage = isinstance(error, InvalidRequest)
+        if as_json:
+            told = {"code": error.code, "message": error.message, "param": error.param}
+            typer.echo(json.dumps({"error": told}), err=True)
+        elif usage:
+            raise typer.BadParameter(error.message) from error
+        else:
+            typer.echo(error.message, err=True)
+        raise typer.Exit(USAGE if usage else REFUSED) from error
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Awaitable[T]]) -> T:
+def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Awaitable[T]], as_json: bool) -> T:
     """What `act` makes of the queue that is meant (see `address`)."""
 
     async def run() -> T:
@@ -65,7 +71,7 @@ def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Await
         finally:
             await queue.close()
 
-    with refusals():
+    with refusals(as_json):
         return asyncio.run(run())
 
 
@@ -81,7 +87,8 @@ def address(redis: str | None, namespace: str | None) -> tuple[str, str]:
     url = settings.redis_url or _up_here(settings.data_dir / "up.json")
     if url is None:
         raise InvalidRequest(
-            f"Which queue? Use --redis URL, or set FAIRLANE_REDIS_URL. (No `fairlane up` runs in {settings.data_dir}.)"
+            "Which queue? Use --redis URL, set FAIRLANE_REDIS_URL, or start `fairlane up`. "
+            f"(None runs in {settings.data_dir}.)"
         )
     return url, settings.namespace
 
@@ -97,7 +104,26 @@ async def pools_named(queue: Queue, names: Sequence[str] | None) -> list[Pool]:
     """The pools of these names, or all. Raises NotFound."""
     if not names:
         return await queue.pools.all()
-    return [await queue.pools.by_name(name) for name in names]
+    return [await pool_named(queue, name) for name in names]
+
+
+async def pool_named(queue: Queue, name: str) -> Pool:
+    """The pool of this name. Raises NotFound, which says what pools there are."""
+    from fairlane.errors import NotFound
+
+    try:
+        return await queue.pools.by_name(name)
+    except NotFound as error:
+        known = ", ".join(one.name for one in await queue.pools.all())
+        raise NotFound(f"{error} {f'There are: {known}.' if known else 'There is none yet.'}") from error
+
+
+def no_pool(redis: str | None, namespace: str | None) -> str:
+    """What is said of a queue without any."""
+    from fairlane.queue.connection import connect, place
+
+    url, name = address(redis, namespace)
+    return f"No pool here (namespace {name}; {place(connect(url))}). `fairlane pool add` makes one."
 
 
 def say(words: str, as_json: bool, **facts: object) -> None:
@@ -137,13 +163,20 @@ def settings_of(words: Sequence[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise InvalidRequest(f"{word!r}: say NAME=VALUE.")
+        if name in found:
+            raise InvalidRequest(f"{name} is there twice: {found[name]!r} and {value!r}. Say one.", param=name)
         found[name] = value
     return found
 
 
 def duration(ms: float) -> str:
-    """A time to read: `250 ms`, `4.2 s`, `3 min`, `2 h`."""
+    """A time to read: `250 ms`, `4.2 s`, `60 s`, `3 min`, `2 h`."""
     for unit, name in ((3_600_000, "h"), (60_000, "min")):
         if ms >= 2 * unit:
             return f"{ms / unit:.0f} {name}"
-    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{max(0, ms):.0f} ms"
+    return f"{ms / 1000:.1f}".removesuffix(".0") + " s" if ms >= 1000 else f"{max(0, ms):.0f} ms"
+
+
+def counted(number: int, one: str, more: str | None = None) -> str:
+    """`1 job`, `2 jobs`; or with both forms `1 job waits`, `2 jobs wait`."""
+    return f"{number} {one if number == 1 else more or one + 's'}"

@@ -20,9 +20,10 @@ from typing import Final
 import httpx
 
 from dispatcher.processes import POLL_S, Child
-from fairlane.errors import FairlaneError, StoreUnavailable
+from fairlane.errors import StoreUnavailable
 from fairlane.logging import configure
 from fairlane.options import BackendOption, parse_backend, register_only
+from fairlane.process import check_port
 from fairlane.queue.embedded import DataDirInUse, EmbeddedServer, write_private
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings, load
@@ -32,12 +33,6 @@ BACKEND_S: Final = 10.0  # a real server may load for minutes: it is not waited 
 SIM_MODEL: Final = "sim"
 SIM_BACKENDS: Final = 2
 GRACE_S: Final = 5.0  # for what has nothing to drain
-
-
-class PortInUse(FairlaneError):
-    """Another process uses this port. Stop it, or choose another with --port."""
-
-    code, status = "port_in_use", 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +92,7 @@ def running(
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.data_dir))
-        _check_port(options.port)
+        check_port("127.0.0.1", options.port)
         store = None if settings.redis_url else EmbeddedServer(settings.data_dir)
         if store:
             stack.enter_context(store)
@@ -210,15 +205,6 @@ def _only_one(data_dir: Path) -> Generator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise PortInUse(f"Port {port} is in use. Stop what uses it, or choose another with --port.") from error
 
 
 def free_port() -> int:

@@ -3,12 +3,14 @@
 Before a job come all that wait in higher tiers, and in its own tier as many of each tenant as the round robin serves
 until the job's turn. They start as fast as places become free: with S the time that a job takes in a backend and n the
 leases that the gates allow its tier, n/S a second (Little's law), less what comes into the higher tiers meanwhile. The
-pool's observer says S and what came lately (dispatcher/steering.py).
+pool's observer says S and what came lately (dispatcher/steering.py). Where that leaves too little, the valve serves the
+tier past the higher ones (docs/scheduling.md): of the two ways in, the one that is shorter counts.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +22,20 @@ from fairlane.standing import Explanation, LineView, PoolLoad
 
 EVERY_S: Final = 1.0
 GUESS_S: Final = 1.0  # a job's time, while nothing is known of the pool
-VALVE: Final = 1 / 16  # of the pool's turns come to a tier at least, once it has waited long
+LEAST: Final = 1 / 16  # of the pool's turns are the valve's, once a tier is in arrears
+MOST: Final = 1 / 4  # are, once it has waited for long
 LINES_MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """About how many jobs start before this one, and the seconds until it starts. While something is paused: as if it
-    went on now."""
+    """About how many jobs start before this one, and the seconds until it starts.
+
+    `wait_s` is None if nobody knows: something is paused, or its pool has no backend.
+    """
 
     position: int
-    wait_s: float
+    wait_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,50 @@ class Pace:
     service_s: float
     came_per_s: Mapping[str, float]
 
+    def per_s(self, places: int) -> float:
+        """The jobs a second that start where there are `places`."""
+        return max(1, places) / self.service_s
+
+    def left_per_s(self, places: int, above: Sequence[str]) -> float:
+        """Of those, what the tiers `above` leave; 0 or less if it is nothing."""
+        return self.per_s(places) - sum(self.came_per_s.get(tier, 0.0) for tier in above)
+
     def wait_s(self, jobs: int, places: int, above: Sequence[str]) -> float:
-        """Until `jobs` have started in one tier for which there are `places`, with the tiers `above` it."""
-        most = max(1, places) / self.service_s
-        left = most - sum(self.came_per_s.get(tier, 0.0) for tier in above)
-        return jobs / max(left, most * VALVE)
+        """Until `jobs` have started in one tier by its own gate; infinite if the tiers `above` leave it nothing."""
+        left = self.left_per_s(places, above)
+        return jobs / left if left > 0 else math.inf if jobs else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Valve:
+    """What the valve will do for a tier that its own gate does not serve.
+
+    `opens_s`: how long until the tier is in arrears, 0 if it is. `waited_s`: the longest wait of the tiers in arrears
+    by now. `others`: the jobs that wait in each of the other ones; they are served by turns.
+    """
+
+    valve_s: float
+    opens_s: float
+    waited_s: float
+    others: Sequence[int] = ()
+
+    def wait_s(self, jobs: int, per_s: float) -> float:
+        """Until the valve has let in `jobs` of the tier, while the pool starts `per_s` jobs a second.
+
+        It takes k = jobs + Σ min(other, jobs) turns. With V = valve_s and x the longest wait, which is x₀ = waited_s +
+        opens_s at the first of them: ∫ per_s·min(1/4, x/(16·V)) dx = k. So x = √(x₀² + 32·V·k/per_s) up to 4·V; beyond,
+        4/per_s a turn.
+        """
+        if not jobs:
+            return 0.0
+        turns = jobs + sum(min(other, jobs) for other in self.others)
+        begin, full = self.waited_s + self.opens_s, self.valve_s * MOST / LEAST
+        growing = max(0.0, per_s * LEAST * (full**2 - begin**2) / (2 * self.valve_s))
+        if turns <= growing:  # its share is not yet full
+            end = math.sqrt(begin**2 + 2 * self.valve_s * turns / (per_s * LEAST))
+        else:
+            end = max(begin, full) + (turns - growing) / (per_s * MOST)
+        return end - self.waited_s
 
 
 def position(why: Explanation, lines: Sequence[LineView]) -> int:
@@ -75,13 +119,17 @@ class Estimates:
     async def of(self, pool: Pool, why: Explanation, not_before_ms: int | None = None) -> Estimate:
         """Of a job that waits; `not_before_ms` is when its delay ends."""
         load, lines = await self.load(pool), await self._lines_of(pool, why.tier)
-        pace, ahead = _pace(load), position(why, lines)
-        free = sum(max(0, gate.limit - gate.live) for gate in why.gates)
-        places = sum(max(gate.limit, 0) for gate in why.gates)
+        ahead = position(why, lines)
+        if why.paused or why.held_by == "paused" or not why.gates:
+            return Estimate(ahead, None)
+        pace = _pace(load)
         # with room in a backend the jobs ahead are only about to be taken, and so is this one
-        wait_s = pace.wait_s(ahead if free else ahead + 1, places, [*why.depths][:-1])
-        own = next((line for line in lines if line.tenant == why.tenant), None)
-        waits = [wait_s, _held_s(why, load), _limited_s(why, own, pace)]
+        more = 0 if any(gate.live < gate.limit for gate in why.gates) else 1
+        own = ahead - sum([*why.depths.values()][:-1])
+        places = sum(max(gate.limit, 0) for gate in why.gates)
+        wait_s = _wait_s(pool, load, why.tier, ahead + more, own + more, places)
+        line = next((line for line in lines if line.tenant == why.tenant), None)
+        waits = [wait_s, _held_s(why, load) + _limited_s(why, line, pace)]
         if not_before_ms is not None and why.state == "delayed":
             waits.append((not_before_ms - load.now_ms) / 1000)
         return Estimate(ahead, max(0.0, *waits))
@@ -91,10 +139,10 @@ class Estimates:
         load = await self._read(pool)
         tiers = [each.tier for each in load.tiers]
         upto = load.tiers[: tiers.index(tier) + 1] if tier in tiers else load.tiers
-        ahead = sum(each.waiting for each in upto)
-        working = [view for view in load.backends if view.status == "up"]
-        places = sum(view.gates[tier].limit for view in working if tier in view.gates)
-        return Estimate(ahead, _pace(load).wait_s(ahead + 1, places, [each.tier for each in upto[:-1]]))
+        ahead, own = sum(each.waiting for each in upto), upto[-1]
+        if not load.backends or (own.waiting and not own.runnable):
+            return Estimate(ahead, None)
+        return Estimate(ahead, _wait_s(pool, load, own.tier, ahead + 1, own.waiting + 1, _places(load, own.tier)))
 
     async def load(self, pool: Pool) -> PoolLoad:
         """The pool's load, of this moment or up to EVERY_S ago."""
@@ -117,6 +165,37 @@ class Estimates:
 def _pace(load: PoolLoad) -> Pace:
     steer: Mapping[str, Any] = json.loads(load.steer)
     return Pace(max(0.001, steer.get("service_s") or GUESS_S), steer.get("came_per_s") or {})
+
+
+def _places(load: PoolLoad, tier: str) -> int:
+    working = [view for view in load.backends if view.status == "up"]
+    return sum(view.gates[tier].limit for view in working if tier in view.gates)
+
+
+def _wait_s(pool: Pool, load: PoolLoad, tier: str, ahead: int, own: int, places: int) -> float:
+    """Until `ahead` jobs of this tier and those above have started, or the valve has let in `own` of this one."""
+    names = [each.tier for each in load.tiers]
+    rank = names.index(tier) if tier in names else len(names)  # the load may be older than the tier
+    pace, most = _pace(load), max(places, _places(load, names[0]))
+    by_valve = _valve(load, rank, pool.policy.valve_ms, pace, most).wait_s(own, pace.per_s(most))
+    return min(pace.wait_s(ahead, places, names[:rank]), by_valve)
+
+
+def _valve(load: PoolLoad, rank: int, valve_ms: int, pace: Pace, places: int) -> Valve:
+    """The valve for the tier at `rank`, of a pool with `places`. In arrears beside it are or will be the tiers that are so
+    by now, those that those above leave less than the valve's least share, and those below itself."""
+    least, names = LEAST * pace.per_s(places), [each.tier for each in load.tiers]
+    waited_ms = [0 if each.since_ms is None else max(0, load.now_ms - each.since_ms) for each in load.tiers]
+    own_ms = waited_ms[rank] if rank < len(names) else 0
+    others = [
+        n
+        for n, each in enumerate(load.tiers)
+        if each.runnable and n != rank
+        if n > rank or waited_ms[n] >= valve_ms or pace.left_per_s(places, names[:n]) < least
+    ]
+    longest_ms = max([own_ms, *(waited_ms[n] for n in others)])
+    waiting = [load.tiers[n].waiting for n in others]
+    return Valve(valve_ms / 1000, max(0, valve_ms - own_ms) / 1000, longest_ms / 1000, waiting)
 
 
 def _held_s(why: Explanation, load: PoolLoad) -> float:

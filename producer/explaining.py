@@ -20,23 +20,27 @@ _SETTINGS: Final[Mapping[GateReason, tuple[str, ...]]] = {
     "slow_tokens": ("slow_ms",),
     "stale": ("stale_ms",),
 }
+_AWAY: Final[frozenset[GateReason]] = frozenset({"down", "draining"})
 
 
 def explain_view(why: Explanation, pool: Pool, load: PoolLoad, estimate: Estimate | None) -> dict[str, Any]:
-    """Contract.md's JSON. `ahead` says in words and numbers what is before the job; empty if nothing is."""
-    stopped = why.paused or (why.held_by == "paused")
+    """Contract.md's JSON. `ahead` says in words and numbers what is before the job; empty if nothing is.
+
+    `estimate` is None of a job that does not wait: nothing is before it, and no gate holds it.
+    """
     return {
         "state": why.state,
         "position": estimate.position if estimate else None,
-        "ahead": _ahead(why),
-        "gate": _gate(why, pool, load),
-        "estimated_start_s": estimate.wait_s if estimate and not stopped else None,
+        "ahead": _ahead(why) if estimate else [],
+        "gate": _gate(why, pool, load) if estimate else None,
+        "estimated_start_s": estimate.wait_s if estimate else None,
     }
 
 
 def _ahead(why: Explanation) -> list[dict[str, Any]]:
     *above, _ = why.depths.items()
-    ahead: list[dict[str, Any]] = [{"what": "higher_tier", "tier": tier, "jobs": n} for tier, n in above if n]
+    ahead: list[dict[str, Any]] = [] if why.gates else [{"what": "no_backend"}]
+    ahead += [{"what": "higher_tier", "tier": tier, "jobs": n} for tier, n in above if n]
     if why.paused:
         ahead.append({"what": "paused"})
     if why.held_by:
@@ -50,18 +54,27 @@ def _ahead(why: Explanation) -> list[dict[str, Any]]:
 
 
 def _gate(why: Explanation, pool: Pool, load: PoolLoad) -> dict[str, Any] | None:
-    """The backend that is nearest to taking the job: an open one, or the one with the fewest leases over its limit."""
+    """The backend that is nearest to taking the job: an open one; or, of those that are up before those that are not,
+    the one with the fewest leases over its limit."""
     if not why.gates:
         return None
-    best = min(why.gates, key=lambda gate: (gate.reason != "open", gate.live - gate.limit))
+    best = min(why.gates, key=lambda gate: (gate.reason != "open", gate.reason in _AWAY, gate.live - gate.limit))
     return {"backend": best.backend, "reason": best.reason, "numbers": _numbers(best, pool, load)}
 
 
 def _numbers(gate: GateView, pool: Pool, load: PoolLoad) -> dict[str, Any]:
-    """What the decision was made on: leases and their limit, the settings behind it, and what was seen."""
+    """What the decision was made on: leases and their limit, the settings behind it, and what was seen. What was seen
+    of a backend before it went down says nothing of it now."""
+    view = next((view for view in load.backends if view.name == gate.backend), None)
+    numbers: dict[str, Any] = {"live": gate.live, "limit": gate.limit}
+    if gate.reason == "down":
+        return numbers | {"down_at": _seconds(view.down_at_ms if view else None)}
     policy = asdict(pool.policy)
-    settings = {name: policy[name] for name in _SETTINGS.get(gate.reason, ())}
+    numbers |= {name: policy[name] for name in _SETTINGS.get(gate.reason, ())}
     if gate.reason == "stale":
-        fresh = next((view.fresh_at_ms for view in load.backends if view.name == gate.backend), None)
-        settings["fresh_at"] = None if fresh is None else fresh / 1000
-    return {"live": gate.live, "limit": gate.limit, **settings, **json.loads(gate.seen)}
+        numbers["fresh_at"] = _seconds(view.fresh_at_ms if view else None)
+    return numbers | json.loads(gate.seen)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from fairlane.errors import FairlaneError, InvalidRequest
 from fairlane.logging import configure
-from fairlane.process import loop_factory, outlive
+from fairlane.process import check_port, loop_factory, outlive
 from fairlane.settings import Settings, load
 from producer.api.app import create_app
 from producer.api.protocol import Protocol
@@ -81,10 +81,11 @@ class Server(uvicorn.Server):
 
 
 def start(options: ApiOptions, *, redis_url: str | None, namespace: str | None, auth: str | None) -> None:
-    """Serves until SIGTERM or SIGINT. Raises InvalidRequest."""
+    """Serves until SIGTERM or SIGINT. Raises InvalidRequest, PortInUse."""
     configure(options.log_level)
     settings = load(redis_url=redis_url, namespace=namespace, auth=auth)
     _check(options, settings)
+    check_port(options.host, options.port)
     app = create_app(settings, needs_dispatcher=options.needs_dispatcher)
     server = make_server(app, options.host, options.port, settings.drain_s)
 
@@ -125,7 +126,9 @@ def make_server(app: FastAPI, host: str, port: int, drain_s: float) -> Server:
 
 def _check(options: ApiOptions, settings: Settings) -> None:
     if settings.redis_url is None:
-        raise InvalidRequest("Which Redis? Use --redis URL, or set FAIRLANE_REDIS_URL.")
+        raise InvalidRequest(
+            "Which Redis? Use --redis URL, or set FAIRLANE_REDIS_URL. (`fairlane up` starts its own, and a front door.)"
+        )
     if settings.auth == "keys":
         raise InvalidRequest("Keys are not available yet. Use --auth open: the bearer token is then the tenant's name.")
     log.warning(

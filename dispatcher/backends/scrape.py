@@ -184,7 +184,7 @@ def token_ms(before: Reading | None, now: Reading) -> float | None:
     if before is None or (before.family, before.started_at) != (now.family, now.started_at):
         return None
     seconds, tokens = now.token_sum - before.token_sum, now.token_count - before.token_count
-    return 1000 * seconds / tokens if tokens > 0 and seconds >= 0 else None
+    return _finite(1000 * seconds / tokens) if tokens > 0 and seconds >= 0 else None
 
 
 async def _fetch(client: httpx.AsyncClient, url: str, timeout_s: float, more: Mapping[str, str]) -> bytes:
@@ -224,11 +224,12 @@ def _reading(series: Series, family: Family) -> Reading:
         raise ScrapeFailed("missing", f"The page does not show {' and '.join(missing)}.", missing)
     kv = _share(series, family.kv)
     token_sum, token_count = _speed(series, family.token_seconds)
-    progress = [value for name in family.progress for value in series.get(name, ()) if math.isfinite(value)]
+    moved = [value for name in family.progress for value in series.get(name, ()) if math.isfinite(value)]
+    progress = _finite(sum(moved)) if moved else None
     absent = (
         (family.kv, kv is None),
         (tuple(seconds for seconds, _ in family.token_seconds), token_count is None),
-        (family.progress, not progress),
+        (family.progress, progress is None),
     )
     return Reading(
         running=_requests(series, family.running),
@@ -236,12 +237,17 @@ def _reading(series: Series, family: Family) -> Reading:
         kv=kv,
         token_sum=token_sum or 0.0,
         token_count=token_count or 0.0,
-        progress=sum(progress) if progress else None,
+        progress=progress,
         started_at=next((value for value in series.get(STARTED, ()) if math.isfinite(value)), 0.0),
         missing=tuple(names[0] for names, lacks in absent if lacks and names and names[0] not in family.retired),
         family=family.name,
-        stamp=tuple(value for name in family.stamp for value in series.get(name, ())),
+        stamp=tuple(value for name in family.stamp for value in series.get(name, ()) if math.isfinite(value)),
     )
+
+
+def _finite(value: float) -> float | None:
+    """None for what came out of huge numbers."""
+    return value if math.isfinite(value) else None
 
 
 def _first(series: Series, names: Sequence[str]) -> str | None:
@@ -267,6 +273,7 @@ def _speed(series: Series, pairs: Sequence[tuple[str, str]]) -> tuple[float, flo
     """Seconds and tokens since the server started, of the first pair that is there."""
     for seconds, tokens in pairs:
         sums, counts = series.get(seconds, ()), series.get(tokens, ())
-        if sums and counts and all(math.isfinite(value) for value in (*sums, *counts)):
-            return sum(sums), sum(counts)
+        seconds_sum, tokens_sum = sum(sums), sum(counts)
+        if sums and counts and math.isfinite(seconds_sum) and math.isfinite(tokens_sum):
+            return seconds_sum, tokens_sum
     return None, None

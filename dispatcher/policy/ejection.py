@@ -8,8 +8,9 @@ the pause it is half open: a good answer readmits it, an error ejects it again f
   faults as there were leases then are forgiven. Eight that fail together are one ejection, whenever they fail.
 - Of one look only counts are known, not their order. Good answers among the faults end a run, unless there are so few
   that some run of faults must have been long enough: `bad` faults and `good` answers hold one of ⌈bad/(good + 1)⌉.
-- Faults of one tenant's jobs alone may be those jobs' own: its pauses are short and do not grow, so that whoever else
-  comes is served within a probe or two, and one tenant cannot shut a pool to the others by what it sends.
+- Faults of one tenant's jobs alone may be those jobs' own. While the backend answers others well they are excused, and
+  count for nothing. Else its pauses are short and do not grow, so that whoever else comes is served within a probe or
+  two. So one tenant cannot shut a pool to the others by what it sends.
 - The only backend of a pool is ejected like any other: its jobs wait instead of using up their attempts on it, and each
   pause ends in a probe, at the latest after five minutes.
 """
@@ -31,13 +32,15 @@ class Counters:
     """What was counted of one backend, ever; and `live`, the leases that it carries.
 
     `faults` are its own errors, `answered` good answers and those that were the caller's fault, `blamers` how often a
-    fault was of another tenant's job than the fault before.
+    fault was of another tenant's job than the fault before, `excused` the faults of one tenant's jobs while another had
+    just been answered well.
     """
 
     faults: int
     answered: int
     blamers: int
     live: int = 0
+    excused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,9 @@ class Health:
     faults: int = -1
     answered: int = -1
     blamers: int = -1
+    excused: int = -1
     turns: int = 0  # of the faults in a row: how often one was of another tenant's job than the one before
+    pardons: int = 0  # how many of the faults in a row were excused
 
     @property
     def ejected(self) -> bool:
@@ -87,15 +92,17 @@ def judge(known: Health, now_ms: int, counters: Counters, errors_most: int = ERR
         faults=counters.faults,
         answered=counters.answered,
         blamers=counters.blamers,
+        excused=counters.excused,
         turns=known.turns + max(0, counters.blamers - known.blamers) if known.blamers >= 0 else 0,
     )
+    pardons = max(0, counters.excused - known.excused) if known.excused >= 0 else 0
     if known.faults < 0 or bad < 0 or good < 0:
         return noted
     if known.until_ms == 0:
-        return _in_service(noted, bad, good, live, errors_most)
+        return _in_service(noted, bad, good, pardons, live, errors_most)
     if was_ejected:  # no probe was sent yet
         return replace(noted, stragglers=_left(known.stragglers - bad - good, live))
-    return _half_open(noted, bad, good, live)
+    return _half_open(noted, bad, good, pardons, live)
 
 
 def _on_this_clock(known: Health, now_ms: int) -> Health:
@@ -107,28 +114,37 @@ def _on_this_clock(known: Health, now_ms: int) -> Health:
     return replace(known, until_ms=until_ms, back_ms=max(0, known.back_ms - back), seen_ms=now_ms)
 
 
-def _in_service(known: Health, bad: int, good: int, live: int, errors_most: int) -> Health:
-    in_a_row = -(-bad // (good + 1)) if good else known.errors + bad
-    if bad and in_a_row >= errors_most:
+def _in_service(known: Health, bad: int, good: int, pardons: int, live: int, errors_most: int) -> Health:
+    before = Health() if good else known
+    errors, pardons = before.errors + bad, before.pardons + pardons
+    against_it = errors - (0 if _of_several(known) else pardons)
+    if bad and -(-against_it // (good + 1)) >= errors_most:
         recently = known.level > 0 and known.seen_ms - known.back_ms < FORGET_MS
         return _ejected(known, known.level if recently else 0, live)
-    return replace(known, errors=0 if good else in_a_row, turns=0 if good else known.turns)
-
-
-def _half_open(known: Health, bad: int, good: int, live: int) -> Health:
     if good:
-        return replace(known, errors=0, turns=0, until_ms=0, stragglers=0, back_ms=known.seen_ms)
-    if bad > known.stragglers:
+        return replace(known, errors=0, pardons=0, turns=0)
+    return replace(known, errors=errors, pardons=pardons)
+
+
+def _half_open(known: Health, bad: int, good: int, pardons: int, live: int) -> Health:
+    if good:
+        return replace(known, errors=0, pardons=0, turns=0, until_ms=0, stragglers=0, back_ms=known.seen_ms)
+    if bad - (0 if _of_several(known) else pardons) > known.stragglers:
         return _ejected(known, known.level, live)
     return replace(known, stragglers=_left(known.stragglers - bad, live))
 
 
 def _ejected(known: Health, level: int, live: int) -> Health:
-    """Once more than the `level` times before. Two turns are two tenants for sure; one may be from an older fault."""
-    if known.turns < 2:
-        return replace(known, errors=0, level=level, until_ms=known.seen_ms + ALONE_PAUSE_MS, stragglers=live)
-    level += 1
-    return replace(known, errors=0, level=level, until_ms=known.seen_ms + pause_ms(level), stragglers=live)
+    """Once more than the `level` times before."""
+    level += _of_several(known)
+    pause = pause_ms(level) if _of_several(known) else ALONE_PAUSE_MS
+    return replace(known, errors=0, pardons=0, level=level, until_ms=known.seen_ms + pause, stragglers=live)
+
+
+def _of_several(known: Health) -> bool:
+    """Whether the faults in a row are of more than one tenant's jobs: two turns are two tenants for sure, while one may
+    be from an older fault."""
+    return known.turns >= 2
 
 
 def _left(stragglers: int, live: int) -> int:

@@ -6,14 +6,17 @@ backoff (M. Brooker, "Exponential Backoff and Jitter", AWS, 2015), and never sho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from dispatcher.backends.answer import Answer, CallFailed, Fault
+from dispatcher.policy.ejection import ERRORS_MOST
 from fairlane.model import JobError
 
 BASE_MS: Final = 1_000
 MOST_MS: Final = 60_000
+EXCUSED_S: Final = 10.0  # as long as in lua/lib/lease.lua
 OBEYED_MOST_MS: Final = 3_600_000  # a backend that asks for more is asked again after an hour
 
 _CODES: Final[dict[Fault, tuple[str, int]]] = {
@@ -51,9 +54,46 @@ class HandBack:
     """The backend never saw the request: no attempt was made."""
 
 
-def shuts_gate(outcome: Answer | CallFailed) -> bool:
-    """Whether the backend is down until its next good scrape: it took no connection, or broke one."""
-    return isinstance(outcome, CallFailed) and outcome.fault in ("refused", "reset")
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A backend's faults in a row, and whom it last answered well and when (s), as one process saw them.
+
+    `tenants` are those whose jobs failed, `broken` those of them whose connections it broke: two of each are enough to
+    know.
+    """
+
+    faults: int = 0
+    tenants: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
+    good_for: str = ""
+    good_at: float = -math.inf
+
+    def failed(self, outcome: Answer | CallFailed, tenant: str) -> Run:
+        reset = isinstance(outcome, CallFailed) and outcome.fault == "reset"
+        tenants = self.tenants | {tenant} if len(self.tenants) < 2 else self.tenants
+        broken = self.broken | {tenant} if reset and len(self.broken) < 2 else self.broken
+        return replace(self, faults=self.faults + 1, tenants=tenants, broken=broken)
+
+    def answered(self, answer: Answer, tenant: str, now: float) -> Run:
+        """The run has ended."""
+        if 200 <= answer.status < 300:
+            return Run(good_for=tenant, good_at=now)
+        return Run(good_for=self.good_for, good_at=self.good_at)
+
+    def goes_on(self, now: float) -> bool:
+        """Whether it is long enough, and not one tenant's while another was just answered well."""
+        others_well = now - self.good_at <= EXCUSED_S and self.good_for not in self.tenants
+        return self.faults >= ERRORS_MOST and (len(self.tenants) > 1 or not others_well)
+
+
+def shuts_gate(outcome: Answer | CallFailed, run: Run, now: float) -> bool:
+    """Whether the backend is down until its next good scrape: it takes no connection, breaks them, or only fails.
+
+    What comes over a connection may be what one tenant sends: a broken one says nothing until a second tenant's is.
+    """
+    if isinstance(outcome, CallFailed) and outcome.fault == "refused":
+        return True
+    return len(run.broken) > 1 or run.goes_on(now)
 
 
 def is_fault(outcome: Answer | CallFailed, *, own_timeout: bool) -> bool:

@@ -7,8 +7,10 @@ are safe to repeat.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Awaitable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import hiredis
@@ -17,7 +19,7 @@ from redis.asyncio import Connection as TcpConnection
 from redis.asyncio import SSLConnection as TlsConnection
 from redis.asyncio import UnixDomainSocketConnection as UnixConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -37,6 +39,7 @@ TIMEOUT_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64  # a caller beyond that waits for a free one
 # What a server says during a failover or while its disk is full: it will pass.
 _PASSING: Final = ("READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY ", "LOADING")
+_NO_CONNECTION: Final = re.compile(r"Error (?:(-?\d+) )?connecting to (.*)", re.DOTALL)
 
 
 class _Packing:
@@ -126,8 +129,28 @@ async def cancellable(command: Awaitable[T]) -> T:
     return answer
 
 
-def store_error(error: RedisError | RedisClusterException) -> FairlaneError:
-    """What a failure of Redis itself means to a caller. Errors of our own scripts never come here."""
+def place(client: Client) -> str:
+    """Where a client's Redis is, in words. Without the user and the password."""
+    if isinstance(client, RedisCluster):
+        return f"The Redis Cluster at {', '.join(client.nodes_manager.startup_nodes)}"
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        return f"The Redis that the sentinels call {cast('str', pool.service_name)!r}"  # pyright: ignore[reportUnknownMemberType]
+    known = pool.connection_kwargs
+    path, host, port = known.get("path"), known.get("host", "localhost"), known.get("port", 6379)
+    return f"Redis at {path or f'{host}:{port}'}"
+
+
+def no_answer(at: str, what: str = "did not answer in time") -> StoreUnavailable:
+    """For what was sent, and may have been done."""
+    return StoreUnavailable(
+        f"{at} {what}. What was sent may have been done; a submit can be sent again with the same idempotency key.",
+        retry_after=1,
+    )
+
+
+def store_error(error: RedisError | RedisClusterException, at: str) -> FairlaneError:
+    """What a failure of Redis itself, which is `at` a place, means to a caller. Not for errors of our scripts."""
     # redis-py keeps the server's code in `status_code` and strips it from the text of errors that it has a class for
     words = f"{getattr(error, 'status_code', '')} {error}"
     if isinstance(error, OutOfMemoryError) or "-OOM " in words:  # Redis 6.2 wraps what happens inside a script
@@ -135,7 +158,29 @@ def store_error(error: RedisError | RedisClusterException) -> FairlaneError:
     if isinstance(error, ConnectionError | TimeoutError | RedisClusterException) and not isinstance(
         error, AuthenticationError
     ):
-        return StoreUnavailable(retry_after=1)
+        return _unreachable(error, at)
     if any(word in words for word in _PASSING):
-        return StoreUnavailable(f"Redis cannot write now: {error}", retry_after=1)
-    return StoreUnsuitable(f"Redis refused this: {error}. `fairlane doctor` says what to change.")
+        return StoreUnavailable(f"{at} cannot write now: {error}", retry_after=1)
+    return StoreUnsuitable(f"Redis refused this: {str(error).rstrip('.')}. `fairlane doctor` says what to change.")
+
+
+def _unreachable(error: Exception, at: str) -> StoreUnavailable:
+    """Whether it took no connection, so that nothing was sent, or gave no answer; and why."""
+    if found := _NO_CONNECTION.search(str(error)):
+        return _refused_us(at, _reason(found[1], found[2]))
+    if isinstance(error, MasterNotFoundError):
+        return _refused_us(at, "no sentinel answers that knows it")
+    if isinstance(error, TimeoutError):
+        return _refused_us(at, "timed out") if "connecting" in str(error) else no_answer(at)
+    return no_answer(at, f"broke off: {str(error).rstrip('.')}")
+
+
+def _refused_us(at: str, why: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{at} took no connection: {why.rstrip('.')}.", retry_after=1)
+
+
+def _reason(number: str | None, words: str) -> str:
+    """asyncio replaces the system's words for a failed connect by its own; `localhost` fails once per address."""
+    if "Connect call failed" in words and (code := number or re.findall(r"Errno (\d+)", words)[0]):
+        return os.strerror(int(code))
+    return words.partition(". ")[2] or words

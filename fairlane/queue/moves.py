@@ -22,8 +22,10 @@ async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Po
     state, went = await store.bounded(store.client.hmget(source.key("job", job_id), ["state", "moved_to"]))
     if state in (b"moving", b"moved"):
         raise MovedAway(state.decode(), (went or b"").decode())
-    if source.code == target.code and state in (b"queued", b"delayed"):
-        return
+    if source.code == target.code:  # whatever becomes of it meanwhile: leaving for its own pool would delete it
+        if state in (b"queued", b"delayed"):
+            return
+        raise NotFound() if state is None else IllegalTransition(f"The job is {state.decode()}.")
     tiers = f" {' '.join(target.policy.tiers)} "
     reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS), tiers))
     await _copy(store, pools, source, job_id, reply)

@@ -77,7 +77,10 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
         case "FULL":
             return InvalidRequest("A pool has 64 backends at the most.")
         case "TIERINUSE":
-            return IllegalTransition(f"There are {rest}. A tier is taken away when no job needs it any more.")
+            return IllegalTransition(
+                f"There are {rest}. A tier is taken away when no job needs it: stop sending to it and let it run "
+                "empty, cancel its jobs, or move them with `Queue.retier`, first."
+            )
         case "INUSE":
             return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
         case "ELSEWHERE":

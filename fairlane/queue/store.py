@@ -15,7 +15,7 @@ from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.queue import replies
 from fairlane.queue.commands import Commands
-from fairlane.queue.connection import Client, cancellable, store_error
+from fairlane.queue.connection import Client, cancellable, no_answer, place, store_error
 from fairlane.queue.scripts import Reply, script
 
 TRIES: Final = 3
@@ -34,6 +34,7 @@ class Store:
         self.raw = client
         self.namespace = namespace
         self._clock = clock
+        self._place = place(client)
         self._timeout_s = timeout_s
         self._closed = False
         self._flying = 0
@@ -73,7 +74,7 @@ class Store:
                 if not is_closed(error):
                     raise
                 if tries == 0 or self._closed:
-                    raise StoreUnavailable(retry_after=1) from error
+                    raise no_answer(self._place, "broke off") from error
             except ResponseError as error:
                 if refusal := replies.refusal(str(error)):
                     raise refusal from error
@@ -90,13 +91,13 @@ class Store:
             async with asyncio.timeout(self._timeout_s):
                 return await cancellable(command)
         except builtins.TimeoutError as error:
-            raise StoreUnavailable(retry_after=1) from error
+            raise no_answer(self._place) from error
         except (RedisError, RedisClusterException) as error:
-            raise store_error(error) from error
+            raise store_error(error, self._place) from error
         except (OSError, RuntimeError) as error:
             if not is_closed(error):
                 raise
-            raise StoreUnavailable(retry_after=1) from error
+            raise no_answer(self._place, "broke off") from error
         finally:
             self._flying -= 1
             if self._closed and not self._flying:

@@ -74,6 +74,7 @@ def backend_view(name: str, fields: Fields) -> BackendView:
         answered=whole(b"ended") - whole(b"unfinished") + whole(b"rejected"),
         faults=whole(b"faults"),
         blamers=whole(b"blamers"),
+        excused=whole(b"excused"),
         epoch=whole(b"epoch"),
         no_priority=fields.get(b"no_priority") == fields.get(b"epoch", b"0"),
         down_at_ms=whole(b"down_at") or None,
@@ -151,9 +152,9 @@ def pool_load(reply: Reply) -> PoolLoad:
     now, work, backends, version, steer = replies.items(reply)
     tiers, named = replies.items(work), replies.items(backends)
     loads = (
-        TierLoad(replies.text(tiers[i]), waiting, runnable == 1, inflight)
+        TierLoad(replies.text(tiers[i]), waiting, since if since >= 0 else None, inflight)
         for i in range(0, len(tiers), 4)
-        for waiting, inflight, runnable in [map(replies.number, tiers[i + 1 : i + 4])]
+        for waiting, inflight, since in [map(replies.number, tiers[i + 1 : i + 4])]
     )
     rows = zip(named[::2], named[1::2], strict=True)
     known = (backend_view(replies.text(name), _fields(row)) for name, row in rows)

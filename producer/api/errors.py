@@ -29,7 +29,7 @@ _TYPES: Final = {
 def error_body(error: FairlaneError) -> dict[str, Any]:
     return {
         "error": {
-            "message": error.message,
+            "message": error.public,
             "type": _TYPES.get(error.status, "server_error"),
             "param": error.param,
             "code": error.code,

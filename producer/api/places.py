@@ -18,7 +18,8 @@ async def place_of(state: State, pool: Pool, job: Job) -> dict[str, str]:
         return _headers(Estimate(0, 0.0))
     why = await state.queue.inspect.explain(job.id)
     estimate = await state.estimates.of(pool, why, job.not_before_ms)
-    state.promises.made(job.id, estimate.wait_s)
+    if estimate.wait_s is not None:
+        state.promises.made(job.id, estimate.wait_s)
     return _headers(estimate)
 
 
@@ -28,7 +29,7 @@ async def full_response(state: State, pool: Pool, tier: str, full: QueueFull) ->
 
 
 def _headers(estimate: Estimate) -> dict[str, str]:
-    return {
-        "x-fairlane-queue-position": str(estimate.position),
-        "x-fairlane-estimated-wait": f"{estimate.wait_s:.3f}",
-    }
+    headers = {"x-fairlane-queue-position": str(estimate.position)}
+    if estimate.wait_s is not None:
+        headers["x-fairlane-estimated-wait"] = f"{estimate.wait_s:.3f}"
+    return headers

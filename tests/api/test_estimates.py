@@ -126,6 +126,73 @@ async def test_nobody_knows_when_something_paused_starts(http: httpx.AsyncClient
     assert {"what": "paused"} in why["ahead"]
 
 
+@pytest.mark.parametrize("what", [{}, {"tier": "default"}, {"tenant": "ann"}])
+async def test_a_202_promises_no_start_of_what_is_paused(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool, what: dict[str, str]
+) -> None:
+    await queue.pause(pool, **what)
+    answer = await http.post("/v1/jobs", json=JOB)
+    assert answer.status_code == 202
+    assert [answer.headers.get(name) for name in PLACE] == ["0", None]
+
+
+@pytest.mark.parametrize("policy", [Policy(stale_ms=3_600_000, max_waiting_tenant=1)], indirect=True)
+async def test_a_pool_without_a_backend_is_explained_and_promises_nothing(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool
+) -> None:
+    await queue.set_backend(pool, "b1", "remove")
+    answers = [await http.post("/v1/jobs", json=JOB) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 429]
+    assert [answer.headers.get(PLACE[1]) for answer in answers] == [None, None]
+    why = (await http.get(f"/v1/jobs/{answers[0].json()['id']}/explain")).json()
+    assert (why["ahead"], why["gate"], why["estimated_start_s"]) == ([{"what": "no_backend"}], None, None)
+
+
+async def test_a_backend_that_is_up_is_named_before_one_that_is_not(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool
+) -> None:
+    """b1 is up, but over its limit; b0 is down, with nothing live."""
+    seen = json.dumps({"running": 8, "waiting": 1})
+    await queue.set_backend(pool, "b0", "add")
+    await queue.observe(pool, "b0", {}, counted=NOTHING_COUNTED, seen=seen)
+    await queue.set_backend(pool, "b0", "down")
+    await submit(http)
+    await take(queue, pool)
+    await queue.observe(pool, "b1", {"default": TierGate(0, 0, "kv")}, counted=NOTHING_COUNTED)
+    job = await submit(http)
+    gate = (await http.get(f"/v1/jobs/{job['id']}/explain")).json()["gate"]
+    assert (gate["backend"], gate["reason"], gate["numbers"]["live"]) == ("b1", "kv", 1)
+
+
+async def test_of_a_backend_that_is_down_only_what_holds_now_is_told(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool
+) -> None:
+    gates = {tier: TierGate(8, 8) for tier in pool.policy.tiers}
+    await queue.observe(pool, "b1", gates, counted=NOTHING_COUNTED, seen=json.dumps({"running": 8, "waiting": 1}))
+    await queue.set_backend(pool, "b1", "down")
+    view = await queue.inspect.backend(pool, "b1")
+    assert view.down_at_ms is not None
+    job = await submit(http)
+    gate = (await http.get(f"/v1/jobs/{job['id']}/explain")).json()["gate"]
+    numbers = {"live": 0, "limit": 0, "down_at": view.down_at_ms / 1000}
+    assert gate == {"backend": "b1", "reason": "down", "numbers": numbers}
+
+
+async def test_what_does_not_wait_has_nothing_ahead_and_no_gate(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool
+) -> None:
+    jobs = [await submit(http, tier="default") for _ in range(3)]
+    await submit(http, tier="priority")
+    await queue.pause(pool, tier="priority")
+    await finish(queue, pool, await take(queue, pool))
+    await take(queue, pool)
+    await http.delete(f"/v1/jobs/{jobs[2]['id']}")
+    await queue.pause(pool)
+    for job, state in zip(jobs, ("succeeded", "leased", "cancelled"), strict=True):
+        why = (await http.get(f"/v1/jobs/{job['id']}/explain")).json()
+        assert why == {"state": state, "position": None, "ahead": [], "gate": None, "estimated_start_s": None}
+
+
 async def test_what_the_observer_found_is_in_the_metrics(http: httpx.AsyncClient, queue: Queue, pool: Pool) -> None:
     found = {"gamma": 0.3, "replicas": 2, "freeness": -1.5, "rho": 0.9, "jain": 0.8, "gap": 7,
              "tenants": [["ann", 1.5], ["other", 0]]}  # fmt: skip

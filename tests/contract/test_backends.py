@@ -146,9 +146,9 @@ async def test_an_observer_sees_all_that_it_decides_on_in_one_call(
     assert len(calls) == 1
     assert load.now_ms == clock.now_ms()
     assert load.tiers == (
-        TierLoad("high", 1, True, 2),
-        TierLoad("low", 2, False, 0),
-        TierLoad("idle", 0, False, 0),
+        TierLoad("high", 1, clock.now_ms(), 2),
+        TierLoad("low", 2, None, 0),
+        TierLoad("idle", 0, None, 0),
     )
     assert load.backends == (await queue.inspect.backend(pool, "b0"), await queue.inspect.backend(pool, "b1"))
     assert [tier.inflight for tier in (await queue.inspect.overview(pool)).tiers] == [2, 0, 0]
@@ -158,7 +158,7 @@ async def test_the_load_of_a_pool_without_backends(queue: Queue) -> None:
     empty = await queue.pools.open("empty", Policy())
     load = await queue.inspect.load(empty)
     assert load.backends == ()
-    assert all(tier == TierLoad(tier.tier, 0, False, 0) for tier in load.tiers)
+    assert all(tier == TierLoad(tier.tier, 0, None, 0) for tier in load.tiers)
 
 
 async def test_faults_are_counted_and_whether_one_tenant_has_them_all(queue: Queue, pool: Pool) -> None:

@@ -140,3 +140,29 @@ async def test_an_attempt_without_a_report_is_charged_for_its_time(
     else:
         await queue.settle(pool, lease, "failed", status=400)
     assert charged - await client.zscore(pool.key("ring", "default"), lease.tenant) == 1000 * (1000 - 100)
+
+
+@pytest.mark.parametrize("policy", [Policy(fairness="tokens", gamma=0)], indirect=True, ids=["tokens"])
+@pytest.mark.parametrize(("fault", "units"), [(False, 500), (True, 40)])
+async def test_whoever_ran_longer_than_it_said_pays_for_that_unless_the_backend_hung(
+    queue: Queue, pool: Pool, clock: ManualClock, client: Any, fault: bool, units: int
+) -> None:
+    """A request need not say how long its answer may get: cancelled after 10 s, it has used 500 units, not 40."""
+    await run(queue, pool, clock, 4_000, Usage(100, 50), tenant="cho")
+    for tenant in ("ann", "ann", "bob"):
+        await submit(queue, pool, tenant, input_tokens=40)
+    (lease,) = await take(queue, pool, 1)
+    before = await client.zscore(pool.key("ring", "default"), lease.tenant)
+    clock.advance(10_000)
+    await queue.retry(pool, lease, REFUSED, delay_ms=10_000, fault=fault)
+    assert await client.zscore(pool.key("ring", "default"), lease.tenant) - before == 1000 * (units - 40)
+
+
+@pinned
+async def test_many_tiny_jobs_do_not_make_a_tiers_work_look_slow(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    """What counts is all their time by all their work: what a start costs does not count as each token's price."""
+    for _ in range(20):
+        await run(queue, pool, clock, 150, Usage(1, 1), tenant="eve")
+        await run(queue, pool, clock, 5_000, Usage(100, 450), tenant="cho", output_tokens=500)
+    given = {"tenant": "bob", "input_tokens": 1000, "output_tokens": 0, "expected_ms": 1}
+    assert await boost_of(queue, pool, **given) == pytest.approx(boost_ms(1000 * 5_150 / 1_003), rel=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -181,3 +182,39 @@ async def test_a_job_that_changes_its_tier_meanwhile_is_not_moved_to_where_there
         await mover.move(job, narrow)
     found = await queue.inspect.job(job)
     assert (found.pool, found.tier, found.state) == ("llama", "batch", "queued")
+
+
+async def test_a_move_that_overtakes_another_on_its_way_back_loses_nothing(queue: Queue, pool: Pool) -> None:
+    """One goes from the other pool back here and has only its last step to do when the job leaves for there again."""
+    other = await queue.pools.open("other", pool.policy)
+    (id_,) = await submit(queue, pool)
+    await queue.move(id_, other)
+    slow = another_process(queue)
+    run, stopped, go_on = slow._store.run, asyncio.Event(), asyncio.Event()
+
+    async def step(name: str, *args: Any, **options: Any) -> Any:
+        if name == "leave_stub":
+            stopped.set()
+            await go_on.wait()
+        return await run(name, *args, **options)
+
+    slow._store.run = step
+    back = asyncio.create_task(slow.move(id_, await slow.pools.by_name(pool.name)))
+    await stopped.wait()
+    await queue.move(id_, other)
+    go_on.set()
+    await back
+    assert (await queue.inspect.job(id_)).state == "queued"
+    assert (await queue.inspect.job(id_)).pool == "other"
+
+
+async def test_a_job_that_runs_does_not_leave_for_its_own_pool(queue: Queue, pool: Pool) -> None:
+    """It may wait again by the time of the first step, which must not take it off its line then."""
+    (id_,) = await submit(queue, pool)
+    (lease,) = await take(queue, pool, 1)
+    with pytest.raises(IllegalTransition):
+        await queue.move(id_, pool)
+    await queue.release(pool, lease)
+    with pytest.raises(IllegalTransition):
+        await queue._store.run("depart", pool.prefix, id_, pool.code, "1000", " default ")
+    assert (await queue.inspect.job(id_)).state == "queued"

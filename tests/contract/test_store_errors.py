@@ -68,6 +68,43 @@ async def test_a_server_that_is_not_there_is_told_in_time() -> None:
         await fails_in_time(queue, UNSEEN)
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://ann:secret@127.0.0.1:1", "Redis at 127.0.0.1:1 took no connection: Connection refused."),
+        ("redis://:secret@localhost:1", "Redis at localhost:1 took no connection: Connection refused."),
+        ("rediss://:secret@127.0.0.1:1", "Redis at 127.0.0.1:1 took no connection: Connection refused."),
+        ("unix://:secret@/gone.sock", "Redis at /gone.sock took no connection: No such file or directory."),
+        ("redis+cluster://:secret@127.0.0.1:1", "The Redis Cluster at 127.0.0.1:1 took no connection: Connection refu"),
+        (
+            "redis+sentinel://:secret@127.0.0.1:1/main",
+            "The Redis that the sentinels call 'main' took no connection: no sentinel answers",
+        ),
+    ],
+)
+async def test_a_server_that_takes_no_connection_is_named_with_the_cause_and_no_password(url: str, words: str) -> None:
+    async with opened(url, timeout_s=TIMEOUT_S) as queue:
+        with pytest.raises(StoreUnavailable) as raised:
+            await queue.sweep(UNSEEN)
+    assert raised.value.message.startswith(words)
+    assert "idempotency" not in raised.value.message, "nothing was sent"
+    assert "secret" not in raised.value.message
+    assert "127.0.0.1" not in raised.value.public, "that is for those who run it"
+
+
+async def test_only_what_was_sent_may_have_been_done() -> None:
+    with ValkeyServer() as server:
+        async with opened(server.url, timeout_s=TIMEOUT_S) as queue:
+            pool = await queue.pools.open("llama", Policy())
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreUnavailable, match=r"did not answer in time.*idempotency key") as raised:
+                    await queue.submit(pool, spec())
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            assert str(server.port) in raised.value.message
+
+
 async def test_a_host_that_does_not_answer_is_told_in_time() -> None:
     with deaf_server() as url:
         async with opened(url, timeout_s=TIMEOUT_S) as queue:

@@ -12,6 +12,7 @@ import pytest
 from fairlane.clock import ManualClock
 from fairlane.errors import FairlaneError
 from fairlane.model import TRANSITIONS, Act, JobSpec, Lease, Policy
+from fairlane.queue import moves
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import REFUSED, another_process, open_backend, spec, take, take_one
@@ -107,8 +108,12 @@ class Stage:
 
     async def arrive(self) -> None:
         """The same copy comes once more, or for the first time; whoever has moved on comes back."""
-        if await raw_state(self.queue, self.pool, self.id) == "moved":
+        state = await raw_state(self.queue, self.pool, self.id)
+        if state == "moved":
             await self.queue.move(self.id, self.pool)
+        elif state == "moving":  # it has arrived there, and comes back before the third step
+            await self.queue._store.run("arrive", *self.arrival)
+            await moves.move(self.queue._store, self.queue.pools, self.target, self.id, self.pool)
         else:
             await self.queue._store.run("arrive", *self.arrival)
 

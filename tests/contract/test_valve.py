@@ -160,3 +160,16 @@ async def test_a_paused_tier_is_not_in_arrears(queue: Queue, pool: Pool, clock: 
     assert await turns(queue, pool, 20) == {"priority": 20}
     await queue.resume(pool, tier="flex")
     assert await turns(queue, pool, 20) == {"priority": 20}
+
+
+async def test_a_clock_that_was_set_back_stops_it_only_for_as_long_as_it_waits_anyway(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
+    await submit(queue, pool, tier="priority", n=400)
+    await submit(queue, pool, tier="batch", n=50)
+    clock.advance(VALVE_MS)
+    assert "batch" in [lease.tier for lease in await take(queue, pool, 50)]
+    clock.advance(-3_600_000)
+    assert [lease.tier for lease in await take(queue, pool, 1)] == ["priority"]
+    clock.advance(VALVE_MS)
+    assert "batch" in [lease.tier for lease in await take(queue, pool, 50)]

@@ -281,6 +281,18 @@ async def test_a_load_that_lasts_asks_for_more_backends(queue: Queue, pool: Pool
     assert shown["fairlane_gamma"] == {(): seen["gamma"]}
 
 
+async def test_what_a_backend_said_before_it_went_down_is_not_shown(queue: Queue, pool: Pool) -> None:
+    said = {"waiting": 2, "kv": 0.5, "token_ms": 9.0, "slots": SLOTS}
+    await queue.observe(pool, "b1", {}, counted=NOTHING_COUNTED, seen=json.dumps(said))
+    names = ("fairlane_backend_waiting", "fairlane_backend_kv_ratio", "fairlane_backend_token_seconds")
+    up = _metrics(PoolReading("llama", await queue.inspect.overview(pool), None, 0))
+    assert [up[name] for name in names] == [{("b1",): 2}, {("b1",): 0.5}, {("b1",): 0.009}]
+    await queue.set_backend(pool, "b1", "down")
+    down = _metrics(PoolReading("llama", await queue.inspect.overview(pool), None, 0))
+    assert [down[name] for name in names] == [{}, {}, {}]
+    assert down["fairlane_backend_up"] == {("b1",): 0}
+
+
 async def test_an_ejected_backend_is_no_capacity(queue: Queue, pool: Pool) -> None:
     await queue.set_backend(pool, "b2", "add")
     health = {"slots": SLOTS, "health": {"until_ms": 10**15, "seen_ms": 1}}

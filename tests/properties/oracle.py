@@ -91,7 +91,7 @@ class Oracle:
         self.paused = False
         self.seq = self.valve = self.valved_at = 0
         self.classes: dict[tuple[str, int], tuple[int, float]] = {}  # n, w in ms
-        self.work: dict[str, tuple[int, float, float]] = {}  # n, mean output in tokens, ms per 1,000 tokens
+        self.work: dict[str, tuple[int, float, float, float]] = {}  # n; means of output in tokens, ms, work
 
     # --- what follows from the jobs -----------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Oracle:
         work, gamma = self.work.get(tier), self.gamma
         expected = self.classes.get((tenant, bucket(size[1])), (0, 0.0))[1]
         if not expected:
-            expected = (size[0] + 2 * min(size[1], work[1])) * work[2] / 1000 if work else guess
+            expected = (size[0] + 2 * min(size[1], work[1])) * work[2] / work[3] if work else guess
         if gamma <= 0:
             return 0
         short = 1 - math.exp(-min(50, gamma * max(1, expected)))
@@ -141,10 +141,11 @@ class Oracle:
             w += part * (took - w)
         self.classes[key] = (n + 1, kept(w))
         if usage and sum(usage):
-            n, output, ms = self.work.get(job.tier, (0, 0.0, 0.0))
+            n, output, ms, work = self.work.get(job.tier, (0, 0.0, 0.0, 0.0))
             part = 1 / min(n + 1, 100)
-            ms += part * (1000 * ran / (usage[0] + 2 * usage[1]) - ms)
-            self.work[job.tier] = (n + 1, kept(output + part * (usage[1] - output)), kept(ms))
+            ms += part * (ran - ms)
+            work += part * (usage[0] + 2 * usage[1] - work)
+            self.work[job.tier] = (n + 1, kept(output + part * (usage[1] - output)), kept(ms), kept(work))
 
     def score(self, tier: str, tenant: str) -> int:
         """The place in the ring: virtual time less the credit of the head, at most one turn."""
@@ -237,20 +238,29 @@ class Oracle:
         best = max(room, key=lambda name: room[name], default=None)
         return best if best is not None and room[best] > 0 else None
 
+    def not_ahead(self, time: int) -> int:
+        """After the clock was set back, a time that is still to come counts as now."""
+        return self.now if time > self.now + 1000 else time
+
     def turns(self) -> Iterator[tuple[str, str]]:
         """The tier and backend of each pop of one acquire, as long as there are any."""
         names, served, shut = list(self.tiers), set[str](), set[str]()
+        for tier in self.tiers.values():
+            if tier.since is not None:
+                tier.since = self.not_ahead(tier.since)
         while True:
             waits = {n: self.now - t.since for n, t in self.tiers.items() if t.since is not None and n not in served}
             arrears = [n for n in waits if waits[n] >= self.policy.valve_ms]
-            last = {n: max(self.now - waits[n], self.tiers[n].valved) for n in arrears}
+            last = {n: max(self.now - waits[n], self.not_ahead(self.tiers[n].valved)) for n in arrears}
             late = min(arrears, key=lambda n: last[n], default=None)
             longest = max((waits[n] for n in arrears), default=0)
             share = min(MILLION / 4, MILLION * longest // (16 * self.policy.valve_ms))
             due = self.valve + share if late else 0
             if late and due >= MILLION and (backend := self.open_backend(names[0])):
                 self.valve, self.valved_at = due - MILLION, self.now
-                self.tiers[late].valved = max(self.now, 1 + max(tier.valved for tier in self.tiers.values()))
+                self.tiers[late].valved = max(
+                    self.now, 1 + max(self.not_ahead(tier.valved) for tier in self.tiers.values())
+                )
                 yield late, backend
                 continue
             for tier in (n for n in names if self.tiers[n].since is not None and n not in shut):
@@ -262,12 +272,14 @@ class Oracle:
                     break
                 shut.add(tier)
             else:
-                if not late or self.now - self.valved_at < self.policy.valve_ms / 16:
+                if not late or self.now - self.not_ahead(self.valved_at) < self.policy.valve_ms / 16:
                     return
                 if not (backend := self.open_backend(names[0])):
                     return
                 self.valved_at = self.now
-                self.tiers[late].valved = max(self.now, 1 + max(tier.valved for tier in self.tiers.values()))
+                self.tiers[late].valved = max(
+                    self.now, 1 + max(self.not_ahead(tier.valved) for tier in self.tiers.values())
+                )
                 yield late, backend
 
     def acquire(self, n: int) -> list[tuple[str, str]]:
@@ -315,12 +327,13 @@ class Oracle:
         self.place(job.tenant)
 
     def charge_time(self, job: OracleJob) -> None:
-        """Nobody said what it used: as much of the estimate as its tier's jobs use in the time that it ran."""
-        used = min(job.tokens, math.floor(1000 * max(0, self.now - job.started) / self.work[job.tier][2]))
+        """Nobody said what it used: what its tier's jobs use in the time that it ran."""
+        _, _, ms, work = self.work[job.tier]
+        used = min(16 * max(1, job.tokens), math.floor(max(0, self.now - job.started) * work / ms))
         if self.policy.fairness == "tokens":
             self.correct(job, self.cost(job.tenant, used) - job.charged)
         if job.tokens:
-            self.charge_rates(job.tenant, 0, -math.floor((1 - used / job.tokens) * (job.input + job.output)))
+            self.charge_rates(job.tenant, 0, math.floor((used / job.tokens - 1) * (job.input + job.output)))
 
     def wait_again(self, job: OracleJob, due: int | None = None) -> str:
         job.state, job.due = ("queued", job.due) if due is None else ("delayed", due)

@@ -13,7 +13,7 @@ from dispatcher.backends.simulated.options import Options, Priority
 from dispatcher.backends.simulated.server import serve
 from dispatcher.backends.timing import Speed
 from fairlane.errors import InvalidRequest
-from fairlane.process import loop_factory, outlive
+from fairlane.process import check_port, loop_factory, outlive
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,14 @@ class SimOptions:
 
 
 def start(given: SimOptions) -> None:
-    """Serves until SIGTERM or SIGINT. Raises InvalidRequest."""
+    """Serves until SIGTERM or SIGINT. Raises InvalidRequest, PortInUse."""
     if given.priority not in get_args(Priority):
         raise InvalidRequest(f"--priority is one of {', '.join(get_args(Priority))}.")
     try:
         faults = FAULTS.validate_json(given.faults)
     except ValidationError as error:
         raise InvalidRequest(f"--faults: {error}") from error
+    check_port(given.host, given.port)
     options = Options(
         models=given.models,
         speed=Speed(slots=given.slots, step_ms=given.step_ms, kv_tokens=given.kv_tokens),

@@ -56,6 +56,7 @@ if next(popped) then
 else
   redis.call('DEL', call_key(dispatcher))
 end
+write_mended()
 write_backends()
 if passed == PASSED_MOST then
   redis.call('PUBLISH', wake_key, 'late') -- there may be others behind them

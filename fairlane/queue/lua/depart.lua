@@ -17,6 +17,9 @@ if job.batch then
   return redis.error_reply('BATCH a job of a batch stays in its pool')
 end
 if job.state ~= 'moving' then
+  if string.find(KEYS[1], '{' .. target .. '}', 1, true) then
+    return redis.error_reply('ILLEGAL ' .. (job.state or 'gone'))
+  end
   if target == '' or not FROM.depart[job.state] then
     return refuse(job)
   end

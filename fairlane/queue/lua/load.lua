@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | ''
--- returns  now, {tier, waiting, in flight, 1 if it is runnable | 0, …}, {name, {the backend's hash}, …}, the policy's version,
---          what the last steering found (JSON)
+-- returns  now, {tier, waiting, in flight, when it became runnable or its own gate last served it | -1: not runnable, …},
+--          {name, {the backend's hash}, …}, the policy's version, what the last steering found (JSON)
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(K + B · K)
@@ -13,7 +13,7 @@ local work, backends = {}, {}
 for _, tier in ipairs(tiers()) do
   local waiting, inflight, since = unpack(
     redis.call('HMGET', pool_key, 'waiting:' .. tier, 'inflight:' .. tier, 'since:' .. tier))
-  for _, value in ipairs({tier, tonumber(waiting) or 0, tonumber(inflight) or 0, since and 1 or 0}) do
+  for _, value in ipairs({tier, tonumber(waiting) or 0, tonumber(inflight) or 0, tonumber(since) or -1}) do
     work[#work + 1] = value
   end
 end

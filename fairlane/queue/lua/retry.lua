@@ -43,7 +43,7 @@ local t = tenant_of(job.tenant)
 if input ~= '' then
   charge_usage(job, t, input, output)
 else
-  charge_time(job, t)
+  charge_time(job, t, fault ~= '')
 end
 if fault ~= '' then
   blame(job)

@@ -26,19 +26,23 @@ local function charge_usage(job, t, input, output)
   charge_rates(t, 0, input + output - job.input - job.output)
 end
 
--- An attempt ended without a report: charges as much of the estimate as its tier's jobs use in the time that it ran.
-local function charge_time(job, t)
+local UNDECLARED = 16 -- a request need not say how long its answer may get: it can use many times the estimate
+
+-- An attempt ended without a report: charges what its tier's jobs use in the time that it ran. If the backend failed
+-- (it may have hung), no more than the estimate.
+local function charge_time(job, t, fault)
   local work = work_of(job.tier)
   if work.n == 0 then
     return
   end
   local estimate = job.input + 2 * job.output
-  local used = math.min(estimate, math.floor(1000 * math.max(0, now - job.started) / work.b))
+  local most = fault and estimate or UNDECLARED * math.max(1, estimate)
+  local used = math.min(most, math.floor(math.max(0, now - job.started) * work.c / work.b))
   if pool.fairness == 'tokens' then
     correct(job.tier, t, turn_cost(t, used) - job.charged)
   end
   if estimate > 0 then
-    charge_rates(t, 0, -math.floor((1 - used / estimate) * (job.input + job.output)))
+    charge_rates(t, 0, math.floor((used / estimate - 1) * (job.input + job.output)))
   end
 end
 

@@ -1,8 +1,8 @@
 -- How long work really takes. The boost goes by what jobs of the same class took, never by a prediction for one request.
 -- A class is a tenant's jobs of about the same bound on their answer. class:<tenant> holds per bucket "n w": w (ms) is
 -- ln(M)/γ, where M is the mean of e^(γS) over their service times S. So b = (1/γ)·ln(M/(M − 1)) is boost_of(γ, w), and
--- w stays true when γ changes. `work:<tier>` of the pool's hash holds "n output ms": a tier's mean output in tokens, and
--- its ms per 1,000 tokens (input + 2 × output): what is expected of a class that nobody has seen yet.
+-- w stays true when γ changes. `work:<tier>` of the pool's hash holds "n output ms work": a tier's means of its answers in
+-- tokens, of its service times, and of its work (input + 2 × output): what is expected of a class that nobody has seen yet.
 -- include: boost
 
 local CLASS_MOST, WORK_MOST = 50, 100 -- the newest counts for no less than one in so many
@@ -18,12 +18,13 @@ local function bucket_of(output)
   return bucket
 end
 
--- {n, a, b} as it stands in a hash; n = 0 if it does not.
+-- {n, a, b, c} as it stands in a hash; n = 0 if it does not.
 local function stat_of(key, field)
   local id = key .. ' ' .. field
   if not stats[id] then
-    local n, a, b = string.match(redis.call('HGET', key, field) or '', '(%S+) (%S+) ?(%S*)')
-    stats[id] = {key = key, field = field, n = tonumber(n) or 0, a = tonumber(a) or 0, b = tonumber(b or '') or 0}
+    local n, a, b, c = string.match(redis.call('HGET', key, field) or '', '(%S+) (%S+) ?(%S*) ?(%S*)')
+    stats[id] = {key = key, field = field, n = tonumber(n) or 0, a = tonumber(a) or 0, b = tonumber(b or '') or 0,
+                 c = tonumber(c or '') or 0}
   end
   return stats[id]
 end
@@ -44,7 +45,7 @@ local function expected_of(tenant, tier, input, output, guess)
   end
   local work = work_of(tier)
   if work.n > 0 then
-    return (input + 2 * math.min(output, work.a)) * work.b / 1000
+    return (input + 2 * math.min(output, work.a)) * work.b / work.c
   end
   return tonumber(guess)
 end
@@ -72,8 +73,9 @@ local function learn(job, input, output)
     work.n = work.n + 1
     local part = 1 / math.min(work.n, WORK_MOST)
     work.a = work.a + part * (output - work.a)
-    work.b = work.b + part * (1000 * took / (input + 2 * output) - work.b)
-    work.new = string.format('%.0f %.3f %.3f', work.n, work.a, work.b)
+    work.b = work.b + part * (took - work.b)
+    work.c = work.c + part * (input + 2 * output - work.c)
+    work.new = string.format('%.0f %.3f %.3f %.3f', work.n, work.a, work.b, work.c)
   end
 end
 

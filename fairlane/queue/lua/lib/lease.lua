@@ -20,7 +20,7 @@ local function claim(id, token)
 end
 
 local ended, unfinished, left_tier = {}, {}, {} -- leases that this call ended, by backend and by tier
-local rejected = {} -- of those, attempts that failed by the caller's fault
+local rejected, good = {}, {} -- of those, attempts that failed by the caller's fault; whose went well, the last
 
 local function one_more(counts, name)
   counts[name] = (counts[name] or 0) + 1
@@ -30,7 +30,9 @@ end
 local function end_lease(job, t, finished)
   one_more(ended, job.backend)
   one_more(left_tier, job.tier)
-  if not finished then
+  if finished then
+    good[job.backend] = job.tenant
+  else
     one_more(unfinished, job.backend)
   end
   count(t, 0, -1)
@@ -39,11 +41,18 @@ local function end_lease(job, t, finished)
   end
 end
 
--- The attempt failed by its backend's own fault. Or by its job's: so it counts too how often the tenant changes.
+local EXCUSED_MS = 10000
+
+-- The attempt failed by its backend's own fault. Or by its job's: so it counts too how often the tenant changes, and the
+-- faults of a tenant while the backend has just answered another one well.
 local function blame(job)
   local backend = backend_key(job.backend)
+  local blamed_by, good_for, good_at = unpack(redis.call('HMGET', backend, 'blamed_by', 'good_for', 'good_at'))
   redis.call('HINCRBY', backend, 'faults', 1)
-  if redis.call('HGET', backend, 'blamed_by') ~= job.tenant then
+  if good_for and good_for ~= job.tenant and now - good_at <= EXCUSED_MS then
+    redis.call('HINCRBY', backend, 'excused', 1)
+  end
+  if blamed_by ~= job.tenant then
     redis.call('HSET', backend, 'blamed_by', job.tenant)
     redis.call('HINCRBY', backend, 'blamers', 1)
   end
@@ -59,6 +68,9 @@ local function write_ends()
   end
   for backend, n in pairs(rejected) do
     redis.call('HINCRBY', backend_key(backend), 'rejected', n)
+  end
+  for backend, tenant in pairs(good) do
+    redis.call('HSET', backend_key(backend), 'good_for', tenant, 'good_at', now)
   end
   for tier, n in pairs(left_tier) do
     redis.call('HINCRBY', pool_key, 'inflight:' .. tier, -n)

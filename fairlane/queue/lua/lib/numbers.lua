@@ -35,3 +35,12 @@ local function write_pops()
   end
   redis.call('HSET', pool_key, unpack(fields))
 end
+
+-- Comes after all that a full Redis could refuse.
+local function write_mended()
+  for tier in pairs(turns.mended) do
+    if runnable(tier) then
+      redis.call('HSET', pool_key, 'since:' .. tier, now)
+    end
+  end
+end

@@ -1,55 +1,6 @@
 -- Whose turn it is among the tiers: the highest that has a runnable tenant and whose gate passes; or, on a valve turn,
 -- the one of those in arrears that nobody served for longest, under the top tier's gate.
--- include: gate ring
-
-local MILLION = 1000000
--- What the pool's hash says: by tier since and valved; valve: what it has saved up, in millionths of a turn; valved_at: its
--- last turn; valves: the latest valved.
-local turns = {}
-local served, shut = {}, {} -- tiers that this call has served by their own gate; whose gate it found shut
-
-local function read_turns()
-  local fields, asking, all = {}, {}, #tiers()
-  for i, tier in ipairs(tiers()) do
-    fields[i], fields[all + i] = 'since:' .. tier, 'valved:' .. tier
-  end
-  turns = {valve_ms = tonumber(pool.valve_ms), valve = tonumber(pool.valve) or 0, valved_at = tonumber(pool.valved_at) or 0,
-           since = {}, late = false, valved = {}, valves = 0}
-  local found = redis.call('HMGET', pool_key, unpack(fields))
-  for i, tier in ipairs(tiers()) do
-    local since = found[i]
-    turns.valved[tier] = tonumber(found[all + i] or 0)
-    turns.valves = math.max(turns.valves, turns.valved[tier])
-    turns.since[tier], turns.late = since, turns.late or since and now - since >= turns.valve_ms
-    if since or i == 1 then -- the valve asks the first tier's gate
-      asking[#asking + 1] = tier
-    end
-  end
-  read_backends(asking)
-end
-
--- A tier has runnable work exactly while it has a `since`: when it became runnable or its own gate last served it.
-local function runnable(tier)
-  return turns.since[tier] and not emptied[tier]
-end
-
--- In arrears: a tier that is runnable, and since longer than valve_ms. Returns the one of them that nobody has served for
--- longest, neither its own gate nor the valve (else a tier with work without end would keep the valve for itself), and the
--- longest wait of all.
-local function arrears()
-  local first, its_last, longest
-  for _, tier in ipairs(turns.late and tiers() or {}) do
-    local wait = runnable(tier) and not served[tier] and now - turns.since[tier]
-    if wait and wait >= turns.valve_ms then
-      local last = math.max(turns.since[tier], turns.valved[tier])
-      if not first or last < its_last then
-        first, its_last = tier, last
-      end
-      longest = math.max(longest or 0, wait)
-    end
-  end
-  return first, longest
-end
+-- include: valve
 
 local function own_turn()
   for _, tier in ipairs(tiers()) do
@@ -62,16 +13,6 @@ local function own_turn()
       shut[tier] = true -- live leases only grow within a call: it stays shut
       refuse_tier(tier)
     end
-  end
-end
-
--- The valve's turn: `late` is served although its own gate may be shut.
-local function valve_turn(late)
-  local backend = open_backend(tiers()[1])
-  if backend then
-    turns.valved_at, turns.valves = now, math.max(now, turns.valves + 1) -- no two turns at the same time
-    turns.valved[late] = turns.valves
-    return late, backend, tiers()[1]
   end
 end
 
@@ -92,7 +33,7 @@ local function next_turn()
   local tier, backend, gate_tier = own_turn()
   if tier then
     turns.valve = math.min(due, MILLION)
-  elseif late and now - turns.valved_at >= turns.valve_ms / 16 then
+  elseif late and now - past(turns.valved_at) >= turns.valve_ms / 16 then
     return valve_turn(late) -- nothing passes its own gate: no pops to have a share of, so one now and then
   end
   return tier, backend, gate_tier
