@@ -5,12 +5,16 @@ Only what JSON knows is written: a number that is infinite or none is null, and 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def packed(found: Mapping[str, Any]) -> str:
@@ -30,9 +34,13 @@ def fields(left: str) -> Mapping[str, Any]:
 def remembered(kind: type[T], left: object) -> T:
     """A dataclass from the fields that `asdict` made of one; a new one if they are not those that it has."""
     try:
-        return kind(**{name: value for name, value in cast("Mapping[str, Any]", left).items() if value is not None})
-    except (TypeError, AttributeError):
+        found = kind(**cast("Mapping[str, Any]", left))
+    except TypeError:
         return kind()
+    lacks = any(
+        getattr(found, each.name) is None and "None" not in str(each.type) for each in dataclasses.fields(found)
+    )
+    return kind() if lacks else found
 
 
 def _finite(value: Any) -> Any:

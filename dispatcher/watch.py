@@ -30,12 +30,7 @@ IDLE_S: Final = 0.5  # less than three scrapes, so that a backend at rest does n
 NULL_SLOTS: Final = 10_000
 DOWN_MOST_MS: Final = 10_000  # for one whose metrics only time out: there may never be a good scrape again
 NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
-NEW: Final = {
-    "faults": 0,
-    "answered": 0,
-    "blamers": 0,
-    "excused": 0,
-}  # a new backend's health: all that it was sent counts
+NEW: Final = {"faults": 0, "answered": 0, "blamers": 0, "excused": 0}  # of a new backend all counts that it was sent
 log = structlog.get_logger()
 
 

@@ -182,8 +182,8 @@ def _wait_s(pool: Pool, load: PoolLoad, tier: str, ahead: int, own: int, places:
 
 
 def _valve(load: PoolLoad, rank: int, valve_ms: int, pace: Pace, places: int) -> Valve:
-    """The valve for the tier at `rank`, of a pool with `places`. In arrears beside it are or will be the tiers that are so
-    by now, those that those above leave less than the valve's least share, and those below itself."""
+    """The valve for the tier at `rank`, of a pool with `places`. In arrears beside it are or will be the tiers that are
+    so by now, those that those above leave less than the valve's least share, and those below itself."""
     least, names = LEAST * pace.per_s(places), [each.tier for each in load.tiers]
     waited_ms = [0 if each.since_ms is None else max(0, load.now_ms - each.since_ms) for each in load.tiers]
     own_ms = waited_ms[rank] if rank < len(names) else 0

@@ -69,7 +69,7 @@ from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
 
 HOPS: Final = 8  # pools that a job may have been moved through
-RACES: Final = 5  # tries to change a policy that others change
+RACES: Final = 20  # changes by others between our reading and writing
 
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
 T = TypeVar("T")

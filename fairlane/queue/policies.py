@@ -21,6 +21,8 @@ _TIER: Final = re.compile(TIER_PATTERN)
 _BY: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,128}")
 _CHOICES: Final = {"fairness": ("requests", "tokens"), "affinity": ("none", "prefix")}
 _RANGES: Final = {"reserve": (0.0, 0.9), "decay": (0.0, 100.0), "kv_most": (0.01, 1.0), "slow_ms": (0.1, 600_000.0)}
+# Less would destroy work: run again before it can be renewed, gone before it can be read, held by the dead for ever.
+_WHOLE: Final = {"lease_ms": (250, 3_600_000), "result_ttl_ms": (1_000, MOST), "dead_ttl_ms": (1_000, MOST)}
 _GAMMA_MOST: Final = 1000.0  # per second
 _THETA_MOST: Final = 1000
 
@@ -38,8 +40,8 @@ def policy_of(stored: Mapping[str, bytes]) -> Policy:
 def changed(policy: Policy, changes: Mapping[str, object]) -> Policy:
     """The policy with the changes, each a value or its text, valid as a whole. Raises InvalidRequest."""
     for name in changes:
-        if name not in NAMES:
-            near = get_close_matches(name, NAMES, 1)
+        if not isinstance(name, str) or name not in NAMES:  # pyright: ignore[reportUnnecessaryIsInstance]
+            near = get_close_matches(str(name), NAMES, 1)
             hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(NAMES)}."
             raise InvalidRequest(f"A policy has no setting {name!r}. {hint}", param=name)
     new = replace(policy, **{name: _given(name, value) for name, value in changes.items()})  # pyright: ignore[reportArgumentType]
@@ -63,8 +65,8 @@ def check(policy: Policy) -> None:
         _need(name, _is_number(value) and least <= value <= most, f"a number from {least:g} to {most:g}")
     for name in NAMES:
         if type(getattr(DEFAULTS, name)) is int:
-            value = getattr(policy, name)
-            _need(name, _is_whole(value) and 1 <= value <= MOST, f"a whole number from 1 to {MOST}")
+            value, (least, most) = getattr(policy, name), _WHOLE.get(name, (1, MOST))
+            _need(name, _is_whole(value) and least <= value <= most, f"a whole number from {least} to {most}")
     _check_gamma(policy)
     wanted = f"1 to 10 whole numbers from 0 to {_THETA_MOST}, none larger than the one before it"
     _need("theta", _are_theta(policy.theta), wanted)
@@ -148,7 +150,10 @@ def _given(name: str, value: object) -> object:
     if isinstance(value, list):
         return tuple(cast("list[object]", value))
     if type(getattr(DEFAULTS, name)) is float and _is_whole(value):
-        return float(cast(int, value))
+        try:
+            return float(cast(int, value))
+        except OverflowError as error:
+            raise InvalidRequest(f"{name} is too large.", param=name) from error
     return value
 
 

@@ -137,7 +137,7 @@ async def test_what_may_not_move_is_refused(queue: Queue, pool: Pool, target: Po
 async def test_a_stub_is_kept_while_its_job_is_there_and_no_longer(
     queue: Queue, pool: Pool, clock: ManualClock
 ) -> None:
-    target = await queue.pools.open("mistral", Policy(result_ttl_ms=1))
+    target = await queue.pools.open("mistral", Policy(result_ttl_ms=1_000))
     await open_backend(queue, target, "m1", 9)
     (id_,) = await submit(queue, pool)
     await queue.move(id_, target)
@@ -147,7 +147,7 @@ async def test_a_stub_is_kept_while_its_job_is_there_and_no_longer(
     assert (await queue.sweep(pool)).next_at_ms == clock.now_ms() + 60_000
     await finish(queue, target, [await take_one(queue, target)])
     while await raw_state(queue, target, id_) is not None:
-        pass
+        await asyncio.sleep(0.01)
     assert await raw_state(queue, pool, id_) == "moved"
     clock.advance(60_000)
     await queue.sweep(pool)

@@ -67,7 +67,8 @@ WRONG = [
     ("valve_ms", -1), ("gamma", "fast"), ("gamma", -0.1), ("gamma", "nan"), ("gamma", 1e9), ("boost_max_ms", 3),
     ("theta", "1,2"), ("theta", "-1"), ("theta", []), ("theta", "3,x"), ("theta", [1.5]), ("theta", 3),
     ("reserve", "0.91"), ("reserve", "nan"), ("decay", -1), ("kv_most", 0), ("kv_most", 1.01), ("slow_ms", "inf"),
-    ("slow_ms", 0), ("max_waiting_pool", None), ("speed", "1"),
+    ("slow_ms", 0), ("max_waiting_pool", None), ("speed", "1"), ("reserve", 10**400), ("lease_ms", 1),
+    ("lease_ms", 3_600_001), ("result_ttl_ms", 999), ("dead_ttl_ms", "1"),
 ]  # fmt: skip
 
 

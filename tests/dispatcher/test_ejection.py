@@ -10,13 +10,27 @@ import pytest
 
 from dispatcher.backends.answer import Answer, CallFailed
 from dispatcher.policy.ejection import ERRORS_MOST
+from fairlane.head import Head
 from fairlane.model import BackendSpec, JobSpec, Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from tests.dispatcher.fleet import SLOTS, in_slots, served, work
 from tests.dispatcher.observing import seen, view
-from tests.dispatcher.scripted import HEAD, OK, PATIENCE_S, Act, Script, answer, fail, finished, submit, until
+from tests.dispatcher.scripted import (
+    HEAD,
+    OK,
+    PATIENCE_S,
+    Act,
+    Script,
+    answer,
+    fail,
+    finished,
+    make_worker,
+    submit,
+    until,
+    working,
+)
 
 PAUSE_MS = 300
 BROKEN = answer(Answer(500, b'{"error":{"message":"the engine died"}}'))
@@ -174,3 +188,58 @@ async def test_a_backend_that_restarted_is_well(
 
         await work_until(queue, pool, is_used)
         assert (await view(queue, pool)).epoch == epoch + 1
+
+
+class Poisoned(Script):
+    """Fails eve's jobs at once, and answers everybody else's after a while."""
+
+    def __init__(self, fault: Act) -> None:
+        super().__init__()
+        self._fault = fault
+        self.failed = 0
+
+    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+        if b"eve" not in body:
+            return await super().call(job_id, head, body)
+        self.failed += 1
+        await asyncio.sleep(0.002)
+        return await self._fault()
+
+
+@pytest.mark.parametrize(
+    "fault", [BROKEN, fail(CallFailed("reset", "it broke")), fail(CallFailed("idle_timeout", "late"))],
+    ids=["500", "reset", "late"],
+)  # fmt: skip
+async def test_one_tenant_s_failing_jobs_do_not_take_the_pool_from_the_others(
+    queue: Queue, pool: Pool, signals: Signals, monkeypatch: pytest.MonkeyPatch, fault: Act
+) -> None:
+    monkeypatch.setattr("dispatcher.policy.ejection.ALONE_PAUSE_MS", 60_000)
+    await queue.set_backend(pool, "b2", "remove")
+    script = Poisoned(fault)
+    script.then(in_slots(OK, 0.01))
+    async with served(queue, pool, signals, {"b1": script}):
+        await work(queue, pool, 10)  # ann's: it is known to answer her well
+        await queue.submit_many(pool, [JobSpec("eve", "default", b'{"by":"eve"}', head=HEAD, max_attempts=3)] * 100)
+        for _ in range(30):
+            await work(queue, pool, 4)
+        found = await view(queue, pool)
+    assert script.failed > 50
+    assert found.excused == found.faults
+    assert found.status == "up"
+    assert (await seen(queue, pool))["health"]["until_ms"] == 0
+
+
+async def test_a_backend_that_breaks_the_connections_of_two_tenants_is_shut_at_once(
+    queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script]
+) -> None:
+    await queue.set_backend(pool, "b2", "remove")
+    scripts["b1"].then(fail(CallFailed("reset", "killed")))
+    async with working(make_worker(queue, pool, scripts["b1"]), signals):  # and no observer
+        for tenant in ("ann", "bob"):
+            await submit(queue, pool, tenant=tenant)
+
+        async def is_down() -> bool:
+            return (await view(queue, pool)).status == "down"
+
+        await until(is_down)
+    assert len(scripts["b1"].calls) == 2

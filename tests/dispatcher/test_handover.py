@@ -138,6 +138,22 @@ async def test_what_is_refused_without_it_too_is_the_caller_s_fault_and_teaches_
     assert not (await queue.inspect.backend(pool, "b1")).no_priority
 
 
+@pytest.mark.parametrize(
+    "second", [Answer(400, b"no messages"), Answer(422, b"{}"), Answer(404, b""), Answer(403, b"")]
+)
+async def test_only_a_good_answer_without_it_is_remembered(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, second: Answer
+) -> None:
+    """Else one malformed request would switch it off for the fleet."""
+    await observe(queue, pool, "vllm")
+    script.then(answer(REFUSAL), answer(second))
+    job = await run_one(queue, pool, signals, script)
+    assert (job.state, job.status) == ("failed", second.status)
+    assert not (await queue.inspect.backend(pool, "b1")).no_priority
+    await run_one(queue, pool, signals, script)
+    assert [priority_of(body) is not None for body in script.bodies] == [True, False, True]
+
+
 @pytest.fixture
 def tls() -> ssl.SSLContext:
     return ssl.create_default_context()

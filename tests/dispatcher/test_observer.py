@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -255,3 +257,33 @@ async def test_backends_come_and_go(queue: Queue, pool: Pool) -> None:
 
         await until(has_looked)
         assert [b.name for b in (await queue.inspect.load(pool)).backends] == ["b2"]
+
+
+async def test_one_that_who_called_it_shut_is_looked_at_again_soon_although_nothing_runs_there(
+    queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.watch.IDLE_S", 0.3)
+    page = Page()
+    async with observed(queue, pool, page):
+
+        async def learned() -> bool:
+            return page.looks > 3
+
+        async def is_up() -> bool:
+            return (await view(queue, pool)).status == "up"
+
+        await until(learned)
+        began = asyncio.get_running_loop().time()
+        for _ in range(6):
+            await queue.set_backend(pool, "b1", "down")
+            await until(is_up)
+        assert asyncio.get_running_loop().time() - began < 0.3 + 5 * 0.2
+
+
+async def test_numbers_too_large_to_add_up_are_not_written(queue: Queue, pool: Pool) -> None:
+    page = Page()
+    async with observed(queue, pool, page):
+        await reached(queue, pool, token_ms=20.0)
+        page.token_s = 1e308
+        await reached(queue, pool, token_ms=None)
+        assert "Infinity" not in (await view(queue, pool)).seen

@@ -23,17 +23,27 @@ class Backend:
     faults: int = 0
     answered: int = 0
     blamers: int = 0
+    excused: int = 0
     health: Health = field(default_factory=Health)
 
     def look(
-        self, *, bad: int = 0, good: int = 0, live: int = 0, after_ms: int = LOOK_MS, alone: bool = False
+        self,
+        *,
+        bad: int = 0,
+        good: int = 0,
+        live: int = 0,
+        after_ms: int = LOOK_MS,
+        alone: bool = False,
+        excused: bool = False,
     ) -> Health:
-        """Unless `alone`, each fault is of another tenant's job."""
+        """Unless `alone`, each fault is of another tenant's job. `excused`: and others were just answered well."""
         self.now_ms += after_ms
+        self.excused += bad if excused else 0
         self.blamers += 0 if alone else bad
         self.faults += bad
         self.answered += good
-        self.health = judge(self.health, self.now_ms, Counters(self.faults, self.answered, self.blamers, live))
+        counters = Counters(self.faults, self.answered, self.blamers, live, self.excused)
+        self.health = judge(self.health, self.now_ms, counters)
         return self.health
 
     def rest(self) -> Health:
@@ -146,6 +156,35 @@ def test_once_two_tenants_fail_it_is_the_backend(backend: Backend) -> None:
     assert backend.health.until_ms - backend.now_ms == 10_000
 
 
+@pytest.mark.parametrize("good", [0, 1, 3])
+def test_one_tenants_faults_never_eject_what_answers_the_others_well(backend: Backend, good: int) -> None:
+    backend.blamers += 1
+    for n in range(50):
+        assert backend.look(bad=200, good=good if n % 5 else 0, alone=True, excused=True).most is None
+
+
+def test_faults_that_were_excused_and_then_were_not_are_counted_from_there(backend: Backend) -> None:
+    """The others went, and nobody knows any more whose fault it is."""
+    backend.look(bad=100, alone=True, excused=True)
+    assert backend.look(bad=4, alone=True).most is None
+    assert backend.look(bad=1, alone=True).ejected
+    assert backend.health.until_ms - backend.now_ms == 1_000
+
+
+def test_what_fails_everybody_is_ejected_although_it_was_good_a_moment_ago(backend: Backend) -> None:
+    backend.look(good=100)
+    assert [backend.look(bad=1, excused=True).ejected for _ in range(5)] == [False] * 4 + [True]
+    assert backend.health.level == 1
+
+
+def test_an_excused_fault_of_a_probe_does_not_eject_it_again(backend: Backend) -> None:
+    assert backend.look(bad=5, alone=True).ejected
+    backend.rest()
+    for _ in range(3):
+        assert backend.look(bad=1, alone=True, excused=True).probing
+    assert backend.look(good=1).most is None
+
+
 def test_what_happened_before_the_first_look_is_not_held_against_it() -> None:
     old = Backend(faults=1_000, answered=3)
     assert old.look().most is None
@@ -154,7 +193,7 @@ def test_what_happened_before_the_first_look_is_not_held_against_it() -> None:
 
 def test_counters_that_fell_are_only_noted(backend: Backend) -> None:
     backend.look(bad=3, good=9)
-    backend.faults = backend.answered = backend.blamers = 0
+    backend.faults = backend.answered = backend.blamers = backend.excused = 0
     assert backend.look().most is None
     assert backend.look(bad=5).ejected
 

@@ -50,6 +50,12 @@ def test_what_is_no_object_stays_as_it_is(body: bytes) -> None:
     [
         (400, b'{"error":{"message":"Got priority 5 but Priority scheduling is not enabled."}}', True),
         (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","priority"]}]}', True),
+        (400, b'{"error":{"message":"Extra inputs are not permitted","param":"priority","code":400}}', True),
+        (400, b"{'type': 'extra_forbidden', 'loc': ('body', 'priority'), 'input': 7}", True),
+        (422, b'{"errors":{"priority":["is not known"]}}', True),
+        (422, b'{"detail":[{"type":"missing","loc":["body","messages"],"input":{"a":1,"priority":-7}}]}', False),
+        (400, b"[{'loc': ('body', 'messages'), 'input': {'model': 'v', 'priority': 7}}]", False),
+        (400, b'{"error":{"message":"Field required: {\\"model\\":\\"v\\",\\"priority\\": 7}"}}', False),
         (503, b'{"message":"The request is aborted by a higher priority request."}', False),
         (503, b"The request queue is full.", False),
         (400, b'{"error":{"message":"max_tokens is too large"}}', False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -329,3 +330,22 @@ def test_time_per_token_is_that_of_the_tokens_between_two_readings(
     before: Reading | None, now: Reading, expected: float | None
 ) -> None:
     assert token_ms(before, now) == (expected if expected is None else pytest.approx(expected))
+
+
+HUGE = ("1e308", "-1e308", "1e-308", "nan", "inf", "-inf", "1e999", "0", "17")
+
+
+@given(st.lists(st.sampled_from(HUGE), min_size=8, max_size=8), st.lists(st.sampled_from(HUGE), min_size=8, max_size=8))
+def test_no_number_that_is_read_is_infinite_or_none_whatever_the_page_shows(first: list[str], then: list[str]) -> None:
+    """Two engines, each of whose counters may be so large that their sum is too large."""
+    names = ("generation_tokens_total", "inter_token_latency_seconds_sum", "inter_token_latency_seconds_count")
+
+    def page(values: list[str]) -> Reading:
+        lines = ["vllm:num_requests_running 1", "vllm:num_requests_waiting 0", f"vllm:kv_cache_usage_perc {values[6]}"]
+        lines += [f'vllm:{name}{{engine="{i % 2}"}} {values[i]}' for i, name in enumerate((*names, *names))]
+        lines.append(f"process_start_time_seconds {values[7]}")
+        return read_page("\n".join(lines).encode() + b"\n")
+
+    before, now = page(first), replace(page(then), started_at=page(first).started_at)
+    numbers = [now.kv, now.token_sum, now.token_count, now.progress, before.started_at, token_ms(before, now)]
+    assert all(math.isfinite(number) for number in numbers if number is not None)

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.backends.answer import Answer, CallFailed, Fault
-from dispatcher.policy.verdict import HandBack, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
+from dispatcher.policy.verdict import HandBack, Run, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
+
+RESET = CallFailed("reset", "The backend broke the connection.")
 
 
 @pytest.mark.parametrize("status", range(100, 600))
@@ -43,10 +45,40 @@ def test_each_fault_has_its_verdict(fault: Fault, kind: type, code: str | None) 
     assert (error and error.code) == code
 
 
-def test_only_what_the_connection_says_shuts_the_gate() -> None:
-    shut = {fault for fault in get_args(Fault) if shuts_gate(CallFailed(fault, "why"))}
-    assert shut == {"refused", "reset"}
-    assert not any(shuts_gate(Answer(status, b"")) for status in (200, 429, 500, 503))
+def run_of(fault: Answer | CallFailed, tenants: str, before: Run | None = None) -> Run:
+    """One fault of a job of each of these tenants, a letter each."""
+    run = before or Run()
+    for tenant in tenants:
+        run = run.failed(fault, tenant)
+    return run
+
+
+def test_only_a_refused_connection_shuts_the_gate_at_the_first_time() -> None:
+    outcomes = [CallFailed(fault, "why") for fault in get_args(Fault)]
+    assert [out.fault for out in outcomes if shuts_gate(out, run_of(out, "a"), 0)] == ["refused"]
+    assert not any(shuts_gate(out, run_of(out, "a"), 0) for out in (Answer(500, b""), Answer(503, b"")))
+
+
+@pytest.mark.parametrize(
+    ("tenants", "shut"), [("a", False), ("aaaa", False), ("ab", True), ("aaab", True), ("aaaaa", True)]
+)
+def test_connections_that_break_shut_the_gate_once_they_are_two_tenants(tenants: str, shut: bool) -> None:
+    """A backend that was killed breaks all of them; one request can make it break its own."""
+    assert shuts_gate(RESET, run_of(RESET, tenants), 0) is shut
+
+
+@pytest.mark.parametrize("fault", [Answer(500, b""), RESET, CallFailed("idle_timeout", "late")])
+def test_one_tenant_s_faults_shut_no_gate_while_another_is_answered_well(fault: Answer | CallFailed) -> None:
+    well = Run().answered(Answer(200, b""), "bob", now=100)
+    for _ in range(20):
+        assert not shuts_gate(fault, run_of(fault, "e" * 50, well), now=110)
+        well = run_of(fault, "e" * 50, well).answered(
+            Answer(404, b""), "eve", now=105
+        )  # the run ends; bob's still counts
+    assert shuts_gate(fault, run_of(fault, "eeeee", well), now=110.1), "that was too long ago"
+    assert shuts_gate(fault, run_of(fault, "eeeeb", well), now=100), "bob's fail too"
+    well = Run().answered(Answer(200, b""), "eve", now=100)
+    assert shuts_gate(fault, run_of(fault, "eeeee", well), now=100), "nobody else is answered well"
 
 
 @given(attempt=st.integers(1, 100), chance=st.floats(0, 1, exclude_max=True))
