@@ -139,7 +139,9 @@ def _tier(request: JobRequest, pool: Pool) -> str:
     if asked is None:
         asked, param = request.body.get("service_tier"), "service_tier"
         if asked is None or asked == "auto":
-            asked = DEFAULT_TIER if len(tiers) > 1 else tiers[0]
+            if len(tiers) == 1:
+                return tiers[0]
+            asked = DEFAULT_TIER
     if asked not in tiers:
         raise UnknownTier(f"There is no tier {asked!r}. The tiers are {', '.join(tiers)}.", param=param)
     return cast(str, asked)

@@ -6,7 +6,6 @@ backoff (M. Brooker, "Exponential Backoff and Jitter", AWS, 2015), and never sho
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -58,15 +57,14 @@ class HandBack:
 class Run:
     """A backend's faults in a row, and whom it last answered well and when (s), as one process saw them.
 
-    `tenants` are those whose jobs failed, `broken` those of them whose connections it broke: two of each are enough to
-    know.
+    `tenants` are those whose jobs failed, `broken` those of them whose connections it broke, `well` who was answered,
+    the last one first: two of each are enough to know.
     """
 
     faults: int = 0
     tenants: frozenset[str] = frozenset()
     broken: frozenset[str] = frozenset()
-    good_for: str = ""
-    good_at: float = -math.inf
+    well: tuple[tuple[str, float], ...] = ()
 
     def failed(self, outcome: Answer | CallFailed, tenant: str) -> Run:
         reset = isinstance(outcome, CallFailed) and outcome.fault == "reset"
@@ -76,13 +74,14 @@ class Run:
 
     def answered(self, answer: Answer, tenant: str, now: float) -> Run:
         """The run has ended."""
-        if 200 <= answer.status < 300:
-            return Run(good_for=tenant, good_at=now)
-        return Run(good_for=self.good_for, good_at=self.good_at)
+        if not 200 <= answer.status < 300:
+            return Run(well=self.well)
+        others = [(who, at) for who, at in self.well if who != tenant]
+        return Run(well=((tenant, now), *others[:1]))
 
     def goes_on(self, now: float) -> bool:
         """Whether it is long enough, and not one tenant's while another was just answered well."""
-        others_well = now - self.good_at <= EXCUSED_S and self.good_for not in self.tenants
+        others_well = any(now - at <= EXCUSED_S and who not in self.tenants for who, at in self.well)
         return self.faults >= ERRORS_MOST and (len(self.tenants) > 1 or not others_well)
 
 

@@ -39,6 +39,7 @@ TIMEOUT_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64  # a caller beyond that waits for a free one
 # What a server says during a failover or while its disk is full: it will pass.
 _PASSING: Final = ("READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "BUSY ", "LOADING")
+_QUOTED: Final = re.compile(r"( as|:) '.*", re.DOTALL)
 _NO_CONNECTION: Final = re.compile(r"Error (?:(-?\d+) )?connecting to (.*)", re.DOTALL)
 
 
@@ -75,7 +76,10 @@ def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
     try:
         return _connect(url, timeout_s)
     except (ValueError, RedisClusterException) as error:
-        raise InvalidRequest(f"This is no Redis URL: {error}") from error
+        words = _QUOTED.sub("", str(error)).rstrip(".")  # a part of the password, if that has a `/`
+        raise InvalidRequest(
+            f"This is no Redis URL: {words}. In a password write / as %2F, # as %23 and ? as %3F.", param="redis"
+        ) from None
 
 
 def _connect(url: str, timeout_s: float) -> Client:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from fairlane.errors import FairlaneError, SchemaMismatch, StoreFull, StoreUnavailable, StoreUnsuitable
+from fairlane.errors import FairlaneError, InvalidRequest, SchemaMismatch, StoreFull, StoreUnavailable, StoreUnsuitable
 from fairlane.model import Policy
 from fairlane.queue import keys
 from fairlane.queue.connection import connect
@@ -90,6 +90,15 @@ async def test_a_server_that_takes_no_connection_is_named_with_the_cause_and_no_
     assert "idempotency" not in raised.value.message, "nothing was sent"
     assert "secret" not in raised.value.message
     assert "127.0.0.1" not in raised.value.public, "that is for those who run it"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "nonsense"])
+@pytest.mark.parametrize("password", ["sec/ret", "sec?ret", "sec#ret"])
+def test_a_url_that_is_none_is_refused_without_the_password(scheme: str, password: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        connect(f"{scheme}://ann:{password}@127.0.0.1:6379/main")
+    assert "sec" not in raised.value.message
+    assert "ret" not in raised.value.message
 
 
 async def test_only_what_was_sent_may_have_been_done() -> None:
