@@ -41,7 +41,7 @@ async def _reasons(state: State) -> list[str]:
             return []
         return await _idle_pools(state)
     except FairlaneError as error:
-        return [f"{error.code}: {error.message}"]
+        return [f"{error.code}: {error.public}"]
 
 
 async def _idle_pools(state: State) -> list[str]:

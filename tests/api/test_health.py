@@ -103,7 +103,7 @@ def test_it_does_not_start_without_a_redis_to_go_to() -> None:
 async def test_it_says_so_when_its_port_is_taken(valkey: ValkeyServer) -> None:
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    with pytest.raises(FairlaneError, match=f"did not start on 127.0.0.1:{port}"):
+    with pytest.raises(FairlaneError, match=f"Port {port} is in use"):
         await asyncio.to_thread(start, ApiOptions(port=port), redis_url=valkey.url, namespace=None, auth="open")
     taken.close()
     await taken.wait_closed()

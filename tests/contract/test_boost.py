@@ -16,6 +16,7 @@ from tests.contract.acts import REFUSED, spec, submit, take, take_one
 pytestmark = pytest.mark.usefixtures("invariants")
 
 GAMMA_PER_MS = 0.0002
+long_run = pytest.mark.parametrize("store", ["valkey"], indirect=True)  # hundreds of jobs: one store says it all
 pinned = pytest.mark.parametrize("policy", [Policy(gamma=1000 * GAMMA_PER_MS)], indirect=True, ids=["pinned"])
 
 
@@ -87,6 +88,7 @@ async def test_what_failed_or_was_handed_back_teaches_nothing(queue: Queue, pool
     assert await boost_of(queue, pool, expected_ms=700) == boost_ms(700)
 
 
+@long_run
 @pinned
 async def test_a_class_forgets_what_was_long_ago(queue: Queue, pool: Pool, clock: ManualClock) -> None:
     for _ in range(20):
@@ -96,6 +98,7 @@ async def test_a_class_forgets_what_was_long_ago(queue: Queue, pool: Pool, clock
     assert await boost_of(queue, pool) == pytest.approx(boost_ms(8_000), rel=0.02)
 
 
+@long_run
 @pinned
 async def test_one_very_long_job_is_forgotten_soon(queue: Queue, pool: Pool, clock: ManualClock) -> None:
     await run(queue, pool, clock, 600_000)
@@ -158,6 +161,7 @@ async def test_whoever_ran_longer_than_it_said_pays_for_that_unless_the_backend_
     assert await client.zscore(pool.key("ring", "default"), lease.tenant) - before == 1000 * (units - 40)
 
 
+@long_run
 @pinned
 async def test_many_tiny_jobs_do_not_make_a_tiers_work_look_slow(queue: Queue, pool: Pool, clock: ManualClock) -> None:
     """What counts is all their time by all their work: what a start costs does not count as each token's price."""

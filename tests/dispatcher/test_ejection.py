@@ -135,13 +135,13 @@ async def test_a_caller_s_own_timeout_ejects_nobody(
 async def test_the_next_observer_knows_who_is_ejected(
     queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", 60_000)
-    monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
+    monkeypatch.setattr("dispatcher.policy.ejection.ALONE_PAUSE_MS", 60_000)  # all jobs are one tenant's
     scripts["b1"].then(BROKEN)
     async with served(queue, pool, signals, scripts):
         await work_until(queue, pool, lambda: is_ejected(queue, pool))
         calls, epoch = len(scripts["b1"].calls), (await view(queue, pool)).epoch
-    async with served(queue, pool, signals, scripts):
+    async with served(queue, pool, signals, scripts) as pages:
+        pages["b1"].tokens = 1e6  # its counters go on: else it would have restarted
         await work(queue, pool, 20)
     assert len(scripts["b1"].calls) == calls
     assert (await view(queue, pool)).epoch == epoch  # nor has it restarted
@@ -174,8 +174,7 @@ async def test_one_whose_metrics_cannot_be_read_any_more_is_shut_and_probed_all_
 async def test_a_backend_that_restarted_is_well(
     queue: Queue, pool: Pool, signals: Signals, scripts: dict[str, Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatcher.policy.ejection.FIRST_PAUSE_MS", 60_000)
-    monkeypatch.setattr("dispatcher.policy.ejection.LONGEST_PAUSE_MS", 60_000)
+    monkeypatch.setattr("dispatcher.policy.ejection.ALONE_PAUSE_MS", 60_000)  # all jobs are one tenant's
     scripts["b1"].then(BROKEN)
     async with served(queue, pool, signals, scripts) as pages:
         await work_until(queue, pool, lambda: is_ejected(queue, pool))

@@ -308,7 +308,7 @@ def check(url: str, examples: int) -> None:
 @pytest.mark.timeout(300)
 def test_valkey_does_what_the_oracle_says() -> None:
     with ValkeyServer() as server:
-        check(server.url, int(os.environ.get("FAIRLANE_TEST_EXAMPLES", "150")))
+        check(server.url, int(os.environ.get("FAIRLANE_TEST_EXAMPLES", "100")))
 
 
 @pytest.mark.timeout(300)
@@ -318,4 +318,4 @@ def test_valkey_does_what_the_oracle_says() -> None:
 )
 def test_redis_does_what_the_oracle_says() -> None:
     with RedisServer() as server:
-        check(server.url, int(os.environ.get("FAIRLANE_TEST_EXAMPLES", "50")))
+        check(server.url, int(os.environ.get("FAIRLANE_TEST_EXAMPLES", "30")))
