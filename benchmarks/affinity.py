@@ -22,11 +22,14 @@ from producer.affinity import prefixes
 
 ENDPOINT: Final = "/v1/chat/completions"
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+WARM_UP: Final = 60
 WORDS: Final = ("river", "stone", "lamp", "cloud", "seven", "paper", "north", "engine", "quiet", "glass", "and", "of")
 
 
 async def hit_rate(ours: Fairlane, urls: list[str], talks: int, turns: int, seed: int) -> float:
     """Of all the tokens of prompts, the share that a server had in its cache."""
+    # Nobody goes where there is no room: first the observer learns how much there is.
+    await asyncio.gather(*(talk(ours, random.Random(f"warm {seed} {n}"), f"warm{n}", 1) for n in range(WARM_UP)))
     before = [await counters(url) for url in urls]
     await asyncio.gather(*(talk(ours, random.Random(f"{seed} {n}"), f"user{n}", turns) for n in range(talks)))
     after = [await counters(url) for url in urls]
