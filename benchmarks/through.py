@@ -36,14 +36,13 @@ class Fairlane:
         head, packed = Head("/v1/chat/completions", self.pool.name).encode(), json.dumps(body).encode()
         return JobSpec(tenant, tier, packed, head=head, output_tokens=body.get("max_tokens", 0), prefix=prefix)
 
-    async def send(
-        self, tenant: str, body: dict[str, Any], tier: str = "default", prefix: tuple[str, ...] = ()
-    ) -> None:
+    async def send(self, tenant: str, body: dict[str, Any], tier: str = "default", prefix: tuple[str, ...] = ()) -> Job:
         """One job, and the wait for its result. Raises RuntimeError if it does not succeed."""
         submitted = await self.queue.submit(self.pool, self.spec(tenant, body, tier, prefix))
         job = await self.result(submitted.id)
         if job.state != "succeeded":
             raise RuntimeError(f"{job.id} {job.state}: {job.error}")
+        return job
 
     async def result(self, job_id: str) -> Job:
         """The job once it is finished: subscribe, then read, then wait, and read again now and then."""

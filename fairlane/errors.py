@@ -62,6 +62,18 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class InvalidKey(FairlaneError):
+    """There is no such key, or it was revoked, or it is past its end. Send `Authorization: Bearer <key>`."""
+
+    code, status = "invalid_key", 401
+
+
+class TierForbidden(FairlaneError):
+    """This key may not use this tier. Use one that it may."""
+
+    code, status = "tier_forbidden", 403
+
+
 class TenantForbidden(FairlaneError):
     """This key may not act for another tenant. Leave the tenant out, or use an operator's key."""
 
@@ -108,6 +120,18 @@ class QueueFull(FairlaneError):
     """Too many jobs wait already. Try again later, or let fewer wait at once."""
 
     code, status, retryable = "queue_full", 429, True
+
+
+class RateLimited(FairlaneError):
+    """Too many requests a minute. Try again later."""
+
+    code, status, retryable = "rate_limited", 429, True
+
+
+class StreamBroken(FairlaneError):
+    """The answer broke off: what ran it is gone, and it began anew elsewhere. Send the request again."""
+
+    code, status = "stream_broken", 502
 
 
 class BackendUnreachable(FairlaneError):

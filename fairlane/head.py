@@ -13,6 +13,8 @@ class Head:
     """`endpoint` is the path on the backend, such as `/v1/chat/completions`; `timeout_s` bounds one attempt as a whole.
 
     `metadata` is the caller's own and comes back with the job; `webhook` is `{"url", "secret"?, "headers"?}`.
+    `stream`: the answer is a stream of server-sent events, and is handed on while it comes. `line` (from 1) and
+    `custom_id` say which request of its batch's file the job is.
     """
 
     endpoint: str
@@ -20,6 +22,9 @@ class Head:
     timeout_s: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: dict[str, Any]())
     webhook: Mapping[str, Any] | None = None
+    stream: bool = False
+    line: int | None = None
+    custom_id: str | None = None
 
     def encode(self) -> bytes:
         """As the queue keeps it: JSON without what is empty."""
@@ -29,6 +34,9 @@ class Head:
             "timeout_s": self.timeout_s,
             "metadata": dict(self.metadata) or None,
             "webhook": dict(self.webhook) if self.webhook else None,
+            "stream": self.stream or None,
+            "line": self.line,
+            "custom_id": self.custom_id,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
         return json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode()
@@ -53,6 +61,9 @@ class Head:
             timeout_s=timeout_s,
             metadata=known.get("metadata") or {},
             webhook=known.get("webhook"),
+            stream=known.get("stream") is True,
+            line=known.get("line"),
+            custom_id=known.get("custom_id"),
         )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from fairlane.errors import InvalidRequest, ModelNotFound, NotFound, PayloadTooLarge, UnknownTier
+from fairlane.accounts import Caller
+from fairlane.errors import InvalidRequest, ModelNotFound, NotFound, PayloadTooLarge, TierForbidden, UnknownTier
 from fairlane.head import Head
 from fairlane.model import JobSpec
 from fairlane.queue.checks import MAX_HEAD_BYTES
@@ -62,15 +63,17 @@ class Intake:
             found = self._pools[model] = await self._queue.pools.by_name(model)
             return found
         except NotFound as error:
-            raise ModelNotFound(f"No pool serves the model {model!r}. GET /v1/models lists those that are.") from error
+            raise _no_pool(model) from error
 
-    async def job(self, request: JobRequest, tenant: str) -> tuple[Pool, JobSpec]:
-        """The job, and where it goes. Raises InvalidRequest, UnknownTier, ModelNotFound."""
+    async def job(self, request: JobRequest, caller: Caller) -> tuple[Pool, JobSpec]:
+        """The job, and where it goes. Raises InvalidRequest, UnknownTier, TierForbidden, ModelNotFound."""
         pool = await self.pool(request.model)
-        return pool, self.spec(request, pool, tenant)
+        return pool, self.spec(request, pool, caller)
 
-    def spec(self, request: JobRequest, pool: Pool, tenant: str) -> JobSpec:
-        """Raises InvalidRequest, UnknownTier."""
+    def spec(self, request: JobRequest, pool: Pool, caller: Caller) -> JobSpec:
+        """Raises InvalidRequest, UnknownTier, TierForbidden, ModelNotFound for a pool that is not for this caller."""
+        if caller.pools is not None and pool.name not in caller.pools:
+            raise _no_pool(pool.name)
         if request.endpoint not in ENDPOINTS:
             raise InvalidRequest(f"endpoint is one of {', '.join(ENDPOINTS)}.", param="endpoint")
         if request.webhook is not None:
@@ -83,8 +86,8 @@ class Intake:
         packed = _packed("body", body)
         output = 0 if request.endpoint == "/v1/embeddings" else _output_tokens(body)
         return JobSpec(
-            tenant=tenant,
-            tier=_tier(request, pool),
+            tenant=caller.tenant,
+            tier=_tier(request, pool, caller),
             body=packed,
             head=_head(request, pool),
             input_tokens=min(MOST_TOKENS, len(packed) // BYTES_PER_TOKEN),
@@ -96,6 +99,10 @@ class Intake:
             idempotency_key=request.idempotency_key,
             prefix=prefixes(request.endpoint, body) if pool.policy.affinity == "prefix" else (),
         )
+
+
+def _no_pool(model: str) -> ModelNotFound:
+    return ModelNotFound(f"No pool serves the model {model!r}. GET /v1/models lists those that are.", param="model")
 
 
 def _known_model(model: object) -> str:
@@ -132,7 +139,15 @@ def _head(request: JobRequest, pool: Pool) -> bytes:
     return head
 
 
-def _tier(request: JobRequest, pool: Pool) -> str:
+def _tier(request: JobRequest, pool: Pool, caller: Caller) -> str:
+    tier = _asked_tier(request, pool)
+    if caller.tiers is not None and tier not in caller.tiers:
+        allowed = ", ".join(one for one in pool.policy.tiers if one in caller.tiers) or "none"
+        raise TierForbidden(f"This key may not use the tier {tier!r}. It may use: {allowed}.", param="tier")
+    return tier
+
+
+def _asked_tier(request: JobRequest, pool: Pool) -> str:
     """What was asked for, or the body's `service_tier`, or `default`; where there is one tier only, that one."""
     tiers = pool.policy.tiers
     asked, param = request.tier, "tier"

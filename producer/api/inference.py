@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request, Response
 
+from fairlane.accounts import Caller
 from fairlane.errors import (
     BackendUnreachable,
     Draining,
@@ -23,7 +24,7 @@ from fairlane.model import Job, Submitted
 from producer.api.body import read_json
 from producer.api.documents import INFERENCE
 from producer.api.errors import error_response, retry_after_s
-from producer.api.identity import KeyHeader, Tenant, TierHeader
+from producer.api.identity import KeyHeader, TierHeader, Who
 from producer.api.places import full_response
 from producer.api.presence import CLOSED, unless_gone
 from producer.api.state import State, accepting
@@ -37,31 +38,31 @@ _EMPTY: Final = (204, 205, 304)  # answers that have no body
 
 
 @router.post("/v1/chat/completions", **INFERENCE)
-async def chat(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
+async def chat(request: Request, caller: Who, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """A chat completion, when its turn has come."""
-    return await _run(request, tenant, tier, key)
+    return await _run(request, caller, tier, key)
 
 
 @router.post("/v1/completions", **INFERENCE)
-async def completions(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
+async def completions(request: Request, caller: Who, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """A completion, when its turn has come."""
-    return await _run(request, tenant, tier, key)
+    return await _run(request, caller, tier, key)
 
 
 @router.post("/v1/embeddings", **INFERENCE)
-async def embeddings(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
+async def embeddings(request: Request, caller: Who, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """Embeddings, when their turn has come."""
-    return await _run(request, tenant, tier, key)
+    return await _run(request, caller, tier, key)
 
 
-async def _run(request: Request, tenant: str, tier: str | None, key: str | None) -> Response:
+async def _run(request: Request, caller: Caller, tier: str | None, key: str | None) -> Response:
     state = accepting(request)
     payload = await read_json(request, state.settings.max_body_bytes)
     if not isinstance(payload, dict):
         raise InvalidRequest("The body is a JSON object.")
     body = cast("dict[str, Any]", payload)
     asked = JobRequest(cast(str, body.get("model")), request.url.path, body, tier, key)
-    pool, spec = await state.intake.job(asked, tenant)
+    pool, spec = await state.intake.job(asked, caller)
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:

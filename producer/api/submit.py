@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
+from fairlane.accounts import Caller
 from fairlane.errors import FairlaneError, InvalidRequest, ModelNotFound, QueueFull, StoreUnavailable
 from fairlane.model import Job, JobSpec, Submitted
 from fairlane.queue.pools import Pool
@@ -17,7 +18,7 @@ from producer.api.answers import Json
 from producer.api.body import MANY, read_json
 from producer.api.documents import CREATE_BODY, JOB, JOB_OR_LIST, RESPONSES
 from producer.api.errors import error_body, fault_of, retry_after_s
-from producer.api.identity import KeyHeader, Tenant, TierHeader, same_tenant
+from producer.api.identity import KeyHeader, TierHeader, Who, same_tenant
 from producer.api.places import full_response, place_of
 from producer.api.state import State, accepting
 from producer.api.wire import JobIn
@@ -40,7 +41,7 @@ Answer = Submitted | FairlaneError
     responses={202: JOB_OR_LIST, 200: JOB},
     response_model=None,
 )
-async def create(request: Request, tenant: Tenant, tier: TierHeader = None, key: KeyHeader = None) -> Response:
+async def create(request: Request, caller: Who, tier: TierHeader = None, key: KeyHeader = None) -> Response:
     """One job, or up to 1,000 as `{"jobs": […]}`, each on its own."""
     state = accepting(request)
     payload = await read_json(request, MANY * state.settings.max_body_bytes)
@@ -52,9 +53,9 @@ async def create(request: Request, tenant: Tenant, tier: TierHeader = None, key:
     if key is not None and given.setdefault("idempotency_key", key) != key:
         raise InvalidRequest("The header names another key than the job does.", param="idempotency-key")
     if "jobs" in given:
-        return await _create_many(state, tenant, _listed(given), tier)
-    asked = _asked(given, tenant, tier)
-    pool, spec = await state.intake.job(asked, tenant)
+        return await _create_many(state, caller, _listed(given), tier)
+    asked = _asked(given, caller, tier)
+    pool, spec = await state.intake.job(asked, caller)
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:
@@ -68,13 +69,13 @@ async def create(request: Request, tenant: Tenant, tier: TierHeader = None, key:
     return Json(view, 202 if submitted.created else 200, headers)
 
 
-def _asked(given: Any, tenant: str, tier: str | None) -> JobRequest:
+def _asked(given: Any, caller: Caller, tier: str | None) -> JobRequest:
     """Raises InvalidRequest, TenantForbidden."""
     try:
         job = _JOB.validate_python(given)
     except ValidationError as error:
         raise fault_of(error.errors(include_url=False)) from error
-    same_tenant(job.tenant, tenant)
+    same_tenant(job.tenant, caller.tenant)
     return job.request(tier)
 
 
@@ -90,7 +91,7 @@ def _listed(payload: dict[str, Any]) -> list[Any]:
     return jobs
 
 
-async def _create_many(state: State, tenant: str, given: Sequence[Any], tier: str | None) -> Response:
+async def _create_many(state: State, caller: Caller, given: Sequence[Any], tier: str | None) -> Response:
     answers: dict[int, Answer] = {}
     by_pool: dict[str, tuple[Pool, dict[int, JobSpec]]] = {}
     models: dict[str, Found] = {}
@@ -98,9 +99,9 @@ async def _create_many(state: State, tenant: str, given: Sequence[Any], tier: st
         if n % BREATH == BREATH - 1:
             await asyncio.sleep(0)
         try:
-            asked = _asked(one, tenant, tier)
+            asked = _asked(one, caller, tier)
             pool = await _pool(state, asked.model, models)
-            spec = state.intake.spec(asked, pool, tenant)
+            spec = state.intake.spec(asked, pool, caller)
             by_pool.setdefault(pool.code, (pool, {}))[1][n] = spec
         except FairlaneError as error:
             if error.status == 503:  # Redis is away: nothing was taken in, and so it will be for the rest

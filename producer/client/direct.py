@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from fairlane.accounts import Caller
 from fairlane.errors import FairlaneError, NotSupported
 from fairlane.job import Job, Json
 from fairlane.model import JobSpec
@@ -44,7 +45,7 @@ class RedisTransport:
 
     async def submit(self, asked: Submission) -> str:
         to = await self._open()
-        pool, spec = await to.intake.job(asked.request, asked.tenant or self._tenant)
+        pool, spec = await to.intake.job(asked.request, Caller(asked.tenant or self._tenant))
         return (await to.queue.submit(pool, spec)).id
 
     async def submit_many(self, asked: Sequence[Submission]) -> list[str | FairlaneError]:
@@ -55,7 +56,7 @@ class RedisTransport:
         for n, one in enumerate(asked):
             try:
                 pool = await self._pool(to.intake, one.request.model, pools)
-                spec = to.intake.spec(one.request, pool, one.tenant or self._tenant)
+                spec = to.intake.spec(one.request, pool, Caller(one.tenant or self._tenant))
                 by_pool.setdefault(pool, {})[n] = spec
             except FairlaneError as error:
                 answers[n] = error

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from dispatcher.backends.answer import Answer, CallFailed
+from fairlane.accounts import Caller
 from fairlane.model import Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -165,7 +166,7 @@ async def test_a_caller_who_hangs_up_while_it_waits_leaves_the_line(door: Served
 async def test_a_job_that_expires_is_a_504(http: httpx.AsyncClient, queue: Queue, pool: Pool, state: State) -> None:
     """Case 4, for who waits on the connection. (A deadline is set by /v1/jobs; the same key joins that job.)"""
     asked = JobRequest("llama", ENDPOINTS[0], CHAT, idempotency_key="k", deadline_s=0.05)
-    await queue.submit(pool, state.intake.spec(asked, pool, "ann"))
+    await queue.submit(pool, state.intake.spec(asked, pool, Caller("ann")))
     waiting = asyncio.create_task(http.post(ENDPOINTS[0], json=CHAT, headers={"idempotency-key": "k"}))
 
     async def expired() -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.accounts import Caller
 from fairlane.model import Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -22,11 +23,11 @@ def asking(question: str) -> JobRequest:
 @pytest.mark.parametrize("policy", [Policy(affinity="prefix")], indirect=True, ids=["prefix"])
 async def test_prompts_that_begin_alike_say_so_as_long_as_the_pool_wants_to_know(queue: Queue, pool: Pool) -> None:
     intake = Intake(queue)
-    _, one = await intake.job(asking("Who was first?"), "ann")
-    _, other = await intake.job(asking("And who was last?"), "bob")
+    _, one = await intake.job(asking("Who was first?"), Caller("ann"))
+    _, other = await intake.job(asking("And who was last?"), Caller("bob"))
     assert one.prefix == other.prefix
     assert len(one.prefix) == 2
     await queue.submit(pool, one)  # such hashes are taken
     await queue.set_policy(pool, {"affinity": "none"}, by="test")
-    _, later = await intake.job(asking("Who was first?"), "ann")
+    _, later = await intake.job(asking("Who was first?"), Caller("ann"))
     assert later.prefix == ()

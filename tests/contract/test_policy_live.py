@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.accounts import Caller
 from fairlane.clock import ManualClock
 from fairlane.errors import IllegalTransition, InvalidRequest
 from fairlane.model import DEFAULT_TIERS, Limits, Policy
@@ -191,7 +192,7 @@ async def test_a_front_door_learns_of_a_new_tier(queue: Queue, pool: Pool, monke
     intake = Intake(queue)
     await intake.pool("llama")
     await another_process(queue).set_policy(pool, {"tiers": ",".join(WITH_NIGHT)}, by="ops")
-    now, asked = await intake.job(JobRequest("llama", "/v1/completions", {"prompt": "x"}, tier="night"), "ann")
+    now, asked = await intake.job(JobRequest("llama", "/v1/completions", {"prompt": "x"}, tier="night"), Caller("ann"))
     await queue.submit(now, asked)
     assert (await take_one(queue, pool)).tier == "night"
 
