@@ -87,10 +87,19 @@ async def measure(urls: list[str], talks: int, turns: int, rounds: int) -> list[
             for affinity in modes:
                 ours.pool = await ours.queue.set_policy(ours.pool, {"affinity": affinity}, by="bench")
                 rate, stayed = await hit_rate(ours, urls, talks, turns, f"{n} {affinity}")
-                print(f"affinity = {affinity:<6}  hit rate {rate:.1%}  stayed {stayed:.1%}", flush=True)
+                limits = " and ".join(str(limit) for limit in await _limits(ours))
+                print(
+                    f"affinity = {affinity:<6}  hit rate {rate:.1%}  stayed {stayed:.1%}  (room for {limits})",
+                    flush=True,
+                )
                 found.append(rate)
             pairs.append((found[0], found[1]))
     return pairs
+
+
+async def _limits(ours: Fairlane) -> list[int]:
+    load = await ours.queue.inspect.load(ours.pool)
+    return [view.gates["default"].limit for view in load.backends]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Jobs whose prompts begin alike go to one backend, as long as it has room and is not loaded beyond its share."""
+"""Jobs whose prompts begin alike go to one backend, as long as it is half empty, or has room and not more than its share."""
 
 from __future__ import annotations
 
@@ -50,12 +50,20 @@ async def test_without_a_known_beginning_it_is_the_most_free(queue: Queue, pool:
 
 
 async def test_a_prompt_that_everybody_sends_does_not_pile_up(queue: Queue, pool: Pool) -> None:
-    """No backend carries more than 1.25 × its share of the leases, counted up."""
+    """Beyond half of its room no backend carries more than 1.25 × its share of the leases, counted up."""
     seen: Counter[str] = Counter()
     for n in range(1, 25):
         seen[(await lease_of(queue, pool, *TALK, keep=True)).backend] += 1
-        assert max(seen.values()) <= -(-5 * n // 12)
+        assert max(seen.values()) <= max(5, -(-5 * n // 12))
     assert max(seen.values()) > 8, "it does pull"
+
+
+async def test_a_few_conversations_stay_where_they_are(queue: Queue, pool: Pool) -> None:
+    """Of a few leases chance alone gives one backend more than 1.25 × its share: that is no reason to leave it."""
+    for talk in ("aaaa", "bbbb"):
+        await lease_of(queue, pool, talk)  # one after another: both begin at the first backend
+    assert (await lease_of(queue, pool, "aaaa", keep=True)).backend == "b1"
+    assert (await lease_of(queue, pool, "bbbb", keep=True)).backend == "b1"
 
 
 async def test_a_shut_gate_counts_more_than_a_warm_cache(queue: Queue, pool: Pool) -> None:

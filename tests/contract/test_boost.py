@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
 
+from dispatcher.policy import boost as policy
 from fairlane.clock import ManualClock
 from fairlane.model import Policy, Usage
 from fairlane.queue.engine import Queue
@@ -47,6 +49,19 @@ async def boost_of(queue: Queue, pool: Pool, **changes: Any) -> int:
 @pinned
 async def test_who_was_never_seen_is_believed(queue: Queue, pool: Pool) -> None:
     assert await boost_of(queue, pool, expected_ms=400) == boost_ms(400)
+
+
+@long_run
+@pinned
+async def test_the_scripts_and_the_policy_say_the_same(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    """The formula stands twice, in Lua for production and in Python for the simulator: they never part."""
+    chance, known = random.Random(3), policy.ClassStats()
+    for _ in range(120):
+        took_ms = round(chance.lognormvariate(7, 1.5)) + 1
+        await run(queue, pool, clock, took_ms, output_tokens=100)
+        known = policy.learned(known, 1000 * GAMMA_PER_MS, took_ms)
+        wanted = policy.boost_ms(1000 * GAMMA_PER_MS, known.w_ms, 30_000)
+        assert await boost_of(queue, pool, output_tokens=100) == pytest.approx(wanted, abs=2)
 
 
 @pinned

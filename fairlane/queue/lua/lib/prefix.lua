@@ -1,6 +1,6 @@
 -- Prefix affinity (the policy's `affinity = prefix`): a job goes to the backend that last took one whose prompt begins
--- alike, since that has the beginning in its cache: as long as it has room, and no more than 1.25 × its share of the
--- leases. `prefixes:<age>` maps the hash of a prompt's leading blocks to "backend epoch". Two ages are kept, so that
+-- alike, since that has the beginning in its cache: as long as it has room, and is at most half full or has no more than
+-- 1.25 × its share of the leases. (Of a few leases, chance alone gives one backend more than that.) `prefixes:<age>` maps the hash of a prompt's leading blocks to "backend epoch". Two ages are kept, so that
 -- what nobody asks for is forgotten; a backend that restarted has another epoch, and an empty cache.
 -- include: gate
 
@@ -24,7 +24,8 @@ local function nearest(gate_tier, b, hashes)
   for i = #asked, 1, -1 do
     for _, other in ipairs(backends) do
       if (young[i] or old[i]) == other.name .. ' ' .. other.epoch then
-        if other.live < limit_of(other, gate_tier) and other.live < most then
+        local limit = limit_of(other, gate_tier)
+        if other.live < limit and (other.live < most or 2 * other.live < limit) then
           return other
         end
       end
