@@ -22,7 +22,7 @@ from benchmarks.through import Fairlane, fairlane
 from benchmarks.vllm import installed, vllm
 from dispatcher.backends import exposition
 from fairlane.options import parse_backend
-from producer.affinity import prefixes
+from fairlane.affinity import prefixes
 
 ENDPOINT: Final = "/v1/chat/completions"
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
@@ -104,9 +104,9 @@ async def _limits(ours: Fairlane) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--talks", type=int, default=10)
+    parser.add_argument("--talks", type=int, default=6)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     given = parser.parse_args()
     if not installed():
         return
