@@ -9,7 +9,7 @@ COPY admin_ui admin_ui
 RUN python -m venv /opt/fairlane && /opt/fairlane/bin/pip install --no-cache-dir '.[server]'
 
 FROM python:3.13-slim-bookworm
-RUN useradd --system --uid 10001 --no-create-home fairlane
+RUN useradd --system --uid 10001 --no-create-home fairlane && install -d -o fairlane -m 700 /files
 COPY --from=build /opt/fairlane /opt/fairlane
 ENV PATH=/opt/fairlane/bin:$PATH PYTHONUNBUFFERED=1
 USER fairlane

@@ -77,6 +77,7 @@ bench-scrape: $(READY) ## Measure what reading a metrics page costs, beside prom
 bench-vllm: $(READY) ## Measure before a real vLLM, if one is in FAIRLANE_VLLM_DIR; through `fairlane up` too
 	$(BIN)/python -m benchmarks.vllm
 	$(BIN)/python -m benchmarks.vllm --up
+	$(BIN)/python -m benchmarks.vllm --up --stream
 
 .PHONY: bench-tiers
 bench-tiers: $(READY) ## Measure tiers beside an ideal scheduler, and two backends as one pool, simulated and real (30 min)
@@ -91,10 +92,18 @@ bench-boost: $(READY) ## Measure in virtual time what the boost and its thermost
 bench-affinity: $(READY) ## Measure what prefix affinity is worth, by the counters of two real vLLM
 	$(BIN)/python -m benchmarks.affinity
 
+.PHONY: bench-batch
+bench-batch: $(READY) ## Measure a batch of 50,000 lines, then one while every process is killed once (about 20 minutes)
+	@held=0; for how in '' --kill; do $(BIN)/python -m benchmarks.batch $$how || held=1; done; exit $$held
+
 .PHONY: bench-api
 bench-api: $(READY) ## Measure the front door: what it adds to one request, and how soon many waiters are told
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.waiters
+
+.PHONY: bench-streams
+bench-streams: $(READY) ## Measure 200 streams and 1,000 long polls on one front door, and the first token (3 minutes)
+	$(BIN)/python -m benchmarks.streams
 
 .PHONY: demo
 demo: $(READY) ## See why Fairlane exists: one heavy tenant and several light ones, with and without it

@@ -21,8 +21,8 @@ import httpx
 from benchmarks.through import Fairlane, fairlane
 from benchmarks.vllm import installed, vllm
 from dispatcher.backends import exposition
-from fairlane.options import parse_backend
 from fairlane.affinity import prefixes
+from fairlane.options import parse_backend
 
 ENDPOINT: Final = "/v1/chat/completions"
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -38,6 +38,7 @@ class Shape:
     model: str
     jobs: int = 400
     tokens: int = 48
+    stream: bool = False
 
     def body(self, tenant: str, n: int) -> Body:
         """No two prompts are alike, so that a prefix cache helps neither side."""
@@ -47,12 +48,20 @@ class Shape:
             "messages": [{"role": "user", "content": content}],
             "max_tokens": self.tokens,
             "ignore_eos": True,
+            **({"stream": True} if self.stream else {}),
         }
 
 
 @dataclass(frozen=True)
+class FirstToken:
+    """When the first event of a streamed answer came; all of it has come."""
+
+    at: float
+
+
+@dataclass(frozen=True)
 class Result:
-    """What one flood showed. Times in seconds, infinite if the light user got no answer.
+    """What one flood showed. Times in seconds, infinite if the light user got no answer; streamed: to its first token.
 
     `heavy_s` is how long the flood lasted, and `light_jobs` are those of the light user that were answered by then.
     `failed` are requests of either user, and count in no other figure. `waiting` are the polls of the backend's own
@@ -124,13 +133,13 @@ class _Run:
     async def one(self, tenant: str, n: int) -> None:
         sent = time.perf_counter()
         try:
-            await self.send(tenant, self.shape.body(tenant, n))
+            answer = await self.send(tenant, self.shape.body(tenant, n))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, it is one request that failed
             self.failed += 1
             print(f"{tenant} {n} failed: {error!r}")
             return
         if tenant == "light":
-            self.light_s.append(time.perf_counter() - sent)
+            self.light_s.append((answer.at if isinstance(answer, FirstToken) else time.perf_counter()) - sent)
         else:
             self.heavy_jobs += 1
 
@@ -178,11 +187,26 @@ async def direct(url: str) -> AsyncIterator[Send]:
     async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits) as client:
 
         async def send(tenant: str, body: Body) -> object:
-            answer = await client.post("/v1/chat/completions", json=body)
-            answer.raise_for_status()
-            return answer.json()
+            return await post(client, body)
 
         yield send
+
+
+async def post(client: httpx.AsyncClient, body: Body, headers: Mapping[str, str] | None = None) -> object:
+    """The answer; of a streamed one its FirstToken. Raises httpx.HTTPError, ValueError for a stream that broke off."""
+    async with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
+        if not body.get("stream"):
+            await answer.aread()
+            answer.raise_for_status()
+            return answer.json()
+        answer.raise_for_status()
+        first, last = math.inf, ""
+        async for line in answer.aiter_lines():
+            if line.startswith("data:"):
+                first, last = min(first, time.perf_counter()), line
+        if last.strip() != "data: [DONE]":
+            raise ValueError(f"the stream ended with {last!r}")
+        return FirstToken(first)
 
 
 async def rounds(url: str, shape: Shape, count: int) -> list[Result]:

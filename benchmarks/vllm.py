@@ -28,6 +28,8 @@ from fairlane.queue.supervise import Supervised
 from fairlane.up import UpOptions, free_port, running
 
 START_S: Final = 180.0
+FULL_BATCH_S: Final = 0.24  # what a request took in a full batch on the machine where the figures were set
+ANSWER_S, FIRST_TOKEN_S = 0.5, 0.2  # wanted, in the median
 
 
 async def measure(url: str, shape: Shape, rounds: int, dispatchers: int) -> list[tuple[Result, Result]]:
@@ -41,9 +43,8 @@ async def measure_over_http(url: str, door: str, shape: Shape, rounds: int) -> l
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(base_url=door, timeout=flood.TIMEOUT_S, limits=limits, trust_env=False) as client:
 
-        async def send(tenant: str, body: flood.Body) -> None:
-            headers = {"authorization": f"Bearer {tenant}"}
-            (await client.post("/v1/chat/completions", json=body, headers=headers)).raise_for_status()
+        async def send(tenant: str, body: flood.Body) -> object:
+            return await flood.post(client, body, {"authorization": f"Bearer {tenant}"})
 
         return await _pairs(url, shape, rounds, send)
 
@@ -60,19 +61,20 @@ async def _pairs(url: str, shape: Shape, rounds: int, through: flood.Send) -> li
     return pairs
 
 
-def verdict(pairs: list[tuple[Result, Result]], slots: int) -> bool:
+def verdict(pairs: list[tuple[Result, Result]], slots: int, wanted_s: float = 0.5) -> bool:
     """Prints each figure beside what is wanted; whether all hold.
 
-    What a request takes in a full batch says how fast the machine is: the wanted 0.5 s was set where that was 0.24 s.
+    What a request takes in a full batch says how fast the machine is: what is wanted was set where that was 0.24 s.
     """
     light = median(ours.light_median_s for _, ours in pairs)
     directly = median(direct.light_median_s for direct, _ in pairs)
     ratio = median(ours.per_s / direct.per_s for direct, ours in pairs)
     few = median(ours.few_waiting or 0.0 for _, ours in pairs)
-    held = [light <= 0.5, ratio >= 0.95, few >= 0.95, not any(ours.failed for _, ours in pairs)]
-    print(f"light median: {light:.3f} s (wanted ≤ 0.5 s; directly {directly:.3f} s)")
+    held = [light <= wanted_s, ratio >= 0.95, few >= 0.95, not any(ours.failed for _, ours in pairs)]
+    print(f"light median: {light:.3f} s (wanted ≤ {wanted_s} s; directly {directly:.3f} s)")
     batch = median(slots / direct.per_s for direct, _ in pairs)
-    print(f"  = {light / batch:.2f} × what a request takes in a full batch here, {batch:.2f} s (wanted: 0.5 s = 2.1 ×)")
+    then = f"{wanted_s} s = {wanted_s / FULL_BATCH_S:.1f} ×"
+    print(f"  = {light / batch:.2f} × what a request takes in a full batch here, {batch:.2f} s (wanted: {then})")
     print(f"throughput: {ratio:.3f} of direct (wanted ≥ 0.95)")
     print(f"waiting ≤ {flood.FEW_WAITING} in {few:.1%} of the polls after the first second (wanted ≥ 95 %)")
     print(f"failed: {sum(ours.failed for _, ours in pairs)} (wanted 0)")
@@ -143,10 +145,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dispatchers", type=int, default=1)
     parser.add_argument("--up", action="store_true", help="Through `fairlane up`, HTTP all the way.")
+    parser.add_argument("--stream", action="store_true", help="Streamed answers: the time to the first token counts.")
     given = parser.parse_args()
+    if given.stream and not given.up:
+        parser.error("--stream is measured with --up")
     if not given.url and not installed():
         return
-    shape = Shape(given.model, given.jobs, given.tokens)
+    shape = Shape(given.model, given.jobs, given.tokens, given.stream)
     with nullcontext(given.url) if given.url else vllm(given.slots) as url:
         if given.up:
             options = UpOptions(free_port(), given.dispatchers, (f"{shape.model}={url}",), "error")
@@ -154,7 +159,8 @@ def main() -> None:
                 pairs = asyncio.run(measure_over_http(url, found.url, shape, given.rounds))
         else:
             pairs = asyncio.run(measure(url, shape, given.rounds, given.dispatchers))
-    raise SystemExit(0 if verdict(pairs, given.slots) else 1)
+    wanted_s = FIRST_TOKEN_S if given.stream else ANSWER_S
+    raise SystemExit(0 if verdict(pairs, given.slots, wanted_s) else 1)
 
 
 if __name__ == "__main__":

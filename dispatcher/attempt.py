@@ -16,9 +16,10 @@ from dispatcher.backends.known import Backends
 from dispatcher.holds import Hold
 from dispatcher.meters import Meters
 from dispatcher.policy.verdict import HandBack, Run, Settle, TryAgain, is_fault, pause_ms, shuts_gate, verdict
+from dispatcher.relay import Flow, Relay
 from fairlane.errors import FairlaneError
 from fairlane.head import Head
-from fairlane.model import JobError, Lease
+from fairlane.model import JobError, Lease, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
@@ -37,26 +38,35 @@ class Attempts:
         self._pool = pool
         self._backends = backends
         self._meters = meters
+        self._relay = Relay(queue, pool)
         self._runs: dict[str, Run] = {}  # by backend
 
     async def run(self, hold: Hold) -> None:
         """Works for a lease until it has ended."""
-        outcome = await self._call(hold)
+        flow = self._relay.open(hold)
+        try:
+            outcome = await self._call(hold, flow)
+            if outcome is not None:
+                await flow.finish(whole=isinstance(outcome, Answer))  # who reads the outcome finds all events before it
+        finally:
+            flow.close()
+            if flow.first_at is not None:
+                self._meters.spoke(self._pool.name, hold.lease.tier, flow.first_at - hold.began)
         if hold.stopped == "lost" and not isinstance(outcome, Answer):
             return  # nobody waits for us; an answer that is there is worth a try
         if outcome is None:
             await self._write(hold, lambda: self._queue.release(self._pool, hold.lease))
         else:
-            await self._conclude(hold, outcome)
+            await self._conclude(hold, outcome, flow)
 
-    async def _call(self, hold: Hold) -> Answer | CallFailed | None:
+    async def _call(self, hold: Hold, flow: Flow) -> Answer | CallFailed | None:
         """None: it was stopped."""
         lease = hold.lease
         if hold.stopped:
             return None
         hold.calling = True
         try:
-            return await handover.call(self._backends, lease, _head(lease.head))
+            return await handover.call(self._backends, lease, _head(lease.head), flow.hear)
         except CallFailed as failed:
             return failed
         except asyncio.CancelledError:
@@ -68,14 +78,17 @@ class Attempts:
         finally:
             hold.calling = False
 
-    async def _conclude(self, hold: Hold, outcome: Answer | CallFailed) -> None:
+    async def _conclude(self, hold: Hold, outcome: Answer | CallFailed, flow: Flow) -> None:
         lease, pool = hold.lease, self._pool
         fault = is_fault(outcome, own_timeout=_own_timeout(lease.head))
         await self._judge(lease, outcome, fault)
-        usage = outcome.usage if isinstance(outcome, Answer) else None
+        usage = _usage(outcome, flow)
         body = outcome.body if isinstance(outcome, Answer) else b""
         status = outcome.status if isinstance(outcome, Answer) else None
-        match verdict(outcome, lease.attempt, random.random()):
+        decided = verdict(outcome, lease.attempt, random.random())
+        if isinstance(decided, TryAgain) and flow.began:  # somebody may have read what came
+            decided = Settle("failed", decided.error)
+        match decided:
             case HandBack():
                 if isinstance(outcome, CallFailed) and outcome.fault == "unready":
                     log.warning("not_called", pool=pool.name, backend=lease.backend, reason=outcome.detail)
@@ -155,6 +168,12 @@ def _head(packed: bytes) -> Head:
         return Head.decode(packed)
     except ValueError as error:
         raise CallFailed("unsuitable", f"The job cannot be sent: {error}.") from error
+
+
+def _usage(outcome: Answer | CallFailed, flow: Flow) -> Usage | None:
+    """What the backend reports; of a stream that does not, what was seen of it."""
+    reported = outcome.usage if isinstance(outcome, Answer) else None
+    return Usage(flow.input_tokens, flow.tokens) if reported is None and flow.began else reported
 
 
 def _own_timeout(packed: bytes) -> bool:

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from dispatcher.backends.answer import Answer
+from dispatcher.backends.call import Hear
 from dispatcher.backends.known import Backends
 from dispatcher.policy.boost import engine_priority
 from fairlane.head import Head
@@ -24,19 +25,20 @@ _NAMED: Final = re.compile(
 )  # and not ours, in an echo of the body
 
 
-async def call(backends: Backends, lease: Lease, head: Head) -> Answer:
-    """Sends the job to its backend. Raises CallFailed.
+async def call(backends: Backends, lease: Lease, head: Head, hear: Hear) -> Answer:
+    """Sends the job to its backend; `hear` is told what comes of a stream. Raises CallFailed.
 
     One that refuses the `priority` gets the request once more without it, within the same attempt: it had not begun.
     If that is served, it is remembered for the whole fleet until it restarts.
     """
     backend = await backends.get(lease.backend)
     if not backends.takes_priority(lease.backend):
-        return await backend.call(lease.id, head, lease.body)
-    answer = await backend.call(lease.id, head, with_priority(lease.body, _priority(backends, lease)))
+        return await backend.call(lease.id, head, lease.body, hear)
+    body = with_priority(lease.body, _priority(backends, lease))
+    answer = await backend.call(lease.id, head, body, hear)
     if not refuses_priority(answer):
         return answer
-    answer = await backend.call(lease.id, head, lease.body)
+    answer = await backend.call(lease.id, head, lease.body, hear)
     if 200 <= answer.status < 300:  # else it minds something else, and any caller could switch this off for all
         await backends.priority_refused(lease.backend)
     return answer

@@ -15,6 +15,7 @@ class Meters:
         self._wait = metrics.histogram("fairlane_wait_seconds", registry)
         self._service = metrics.histogram("fairlane_service_seconds", registry)
         self._attempts = metrics.counter("fairlane_attempts_total", registry)
+        self._first = metrics.histogram("fairlane_first_event_seconds", registry)
         self._waits: dict[tuple[str, str], Histogram] = {}
         self._ends: dict[tuple[str, str, str], tuple[Histogram, Counter]] = {}
 
@@ -23,6 +24,10 @@ class Meters:
         if (pool, tier) not in self._waits:
             self._waits[pool, tier] = self._wait.labels(pool, tier)
         self._waits[pool, tier].observe(waited_s)
+
+    def spoke(self, pool: str, tier: str, after_s: float) -> None:
+        """A stream's first event came."""
+        self._first.labels(pool, tier).observe(after_s)
 
     def ended(self, pool: str, tier: str, state: str, served_s: float) -> None:
         if (pool, tier, state) not in self._ends:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from dispatcher.backends.call import HttpBackend, Timeouts
 from dispatcher.backends.known import Backends, Make
 from dispatcher.elections import Office
+from dispatcher.handing import Handing
 from dispatcher.meters import Meters
 from dispatcher.observer import Observer
 from dispatcher.sweeper import sweep_forever
@@ -64,6 +65,7 @@ class Dispatcher:
         self._only = only
         self._meters = Meters(registry or CollectorRegistry())
         self._name = f"{socket.gethostname()[:32]}-{os.getpid()}-{RandomIds().token(6)}"
+        self._handing = Handing(queue, settings)
         self._posts: dict[str, _Post] = {}
         self._draining = asyncio.Event()
 
@@ -121,11 +123,17 @@ class Dispatcher:
         observer = Observer(self._queue, pool, scraping, self._settings.scrape_s, self._settings.metrics_tenants)
         offices = (
             Office(self._queue, pool, "observer", self._name, observer.run),
-            Office(self._queue, pool, "sweeper", self._name, lambda: sweep_forever(self._queue, pool)),
+            Office(self._queue, pool, "sweeper", self._name, lambda: self._sweep(pool)),
         )
         upkeep = [asyncio.create_task(office.run()) for office in offices]
         upkeep.append(asyncio.create_task(self._keep_beating(pool, worker, offices)))
         return _Post(pool, worker, asyncio.create_task(worker.run(signals)), tuple(upkeep))
+
+    async def _sweep(self, pool: Pool) -> None:
+        """The sweeper's work."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(sweep_forever(self._queue, pool))
+            both.create_task(self._handing.run())
 
     async def _leave(self, posts: Mapping[str, _Post]) -> None:
         """Offices last: leases that are handed back may be wanted elsewhere at once."""

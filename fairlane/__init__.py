@@ -7,41 +7,81 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from fairlane import errors
-    from fairlane.errors import FairlaneError, JobCancelled, JobExpired, JobFailed, WaitTimeout
+    from fairlane.errors import (
+        BatchFailed,
+        FairlaneError,
+        JobCancelled,
+        JobExpired,
+        JobFailed,
+        LineFailed,
+        WaitTimeout,
+        WebhookInvalid,
+    )
     from fairlane.job import Job
+    from producer.client.batch import AsyncBatchHandle
     from producer.client.client import AsyncClient
     from producer.client.handle import AsyncHandle
-    from producer.client.sync import Client, Handle
+    from producer.client.records import Batch, BatchItem, File, LineError, Progress
+    from producer.client.stream import AsyncStream
+    from producer.client.sync import Client, Handle, Stream
+    from producer.client.sync_batches import BatchHandle
+    from producer.client.webhooks import verify_webhook
     from producer.intake import JobRequest
 
 __all__ = [
+    "AsyncBatchHandle",
     "AsyncClient",
     "AsyncHandle",
+    "AsyncStream",
+    "Batch",
+    "BatchFailed",
+    "BatchHandle",
+    "BatchItem",
     "Client",
     "FairlaneError",
+    "File",
     "Handle",
     "Job",
     "JobCancelled",
     "JobExpired",
     "JobFailed",
     "JobRequest",
+    "LineError",
+    "LineFailed",
+    "Progress",
+    "Stream",
     "WaitTimeout",
+    "WebhookInvalid",
     "errors",
+    "verify_webhook",
 ]
 
 # Where each public name is found. It is imported when it is first used: every process of ours imports this package.
 _HOMES: Final = {
+    "AsyncBatchHandle": "producer.client.batch",
     "AsyncClient": "producer.client.client",
     "AsyncHandle": "producer.client.handle",
+    "AsyncStream": "producer.client.stream",
+    "Batch": "producer.client.records",
+    "BatchFailed": "fairlane.errors",
+    "BatchHandle": "producer.client.sync_batches",
+    "BatchItem": "producer.client.records",
     "Client": "producer.client.sync",
     "FairlaneError": "fairlane.errors",
+    "File": "producer.client.records",
     "Handle": "producer.client.sync",
     "Job": "fairlane.job",
     "JobCancelled": "fairlane.errors",
     "JobExpired": "fairlane.errors",
     "JobFailed": "fairlane.errors",
     "JobRequest": "producer.intake",
+    "LineError": "producer.client.records",
+    "LineFailed": "fairlane.errors",
+    "Progress": "producer.client.records",
+    "Stream": "producer.client.sync",
     "WaitTimeout": "fairlane.errors",
+    "WebhookInvalid": "fairlane.errors",
+    "verify_webhook": "producer.client.webhooks",
 }
 
 

@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlane.cli_following import tail, watch
+from fairlane.cli_jobs import cancel, results
+from fairlane.cli_keys import keys
 from fairlane.cli_pool import pool
 from fairlane.cli_queue import explain, policy
+from fairlane.cli_submit import submit
 from fairlane.cli_tenants import tenants
 from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals
 
 if TYPE_CHECKING:
     from fairlane.doctor import Finding
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(policy, name="policy")
 app.add_typer(pool, name="pool")
 app.add_typer(tenants, name="tenants")
-app.command()(explain)
+app.add_typer(keys, name="keys")
+for command in (submit, watch, results, cancel, tail, explain):
+    app.command()(command)
 
 Namespace = Annotated[
     str, typer.Option(metavar="NAME", envvar="FAIRLANE_NAMESPACE", help="The first part of every Redis key.")
@@ -89,6 +95,13 @@ Backend = Annotated[
 ]
 
 LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+Auth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keys|open",
+        help="keys: who has one comes in (`fairlane keys create`). open: the bearer token is the tenant.",
+    ),
+]
 Parent = Annotated[int | None, typer.Option(hidden=True)]
 
 
@@ -106,13 +119,14 @@ def up(
             help="Where the queue is kept, and up.json with the addresses. (Default: ~/.local/share/fairlane)",
         ),
     ] = None,
+    auth: Auth = None,
     log_level: LogLevel = "warning",
 ) -> None:
     """Start everything on this machine: queue, dispatchers and front door; simulated backends if you name none."""
     from fairlane.up import UpOptions, start
 
     with refusals():
-        start(UpOptions(port, dispatchers, tuple(backend or ()), log_level), redis_url=redis, data_dir=data_dir)
+        start(UpOptions(port, dispatchers, tuple(backend or ()), log_level, auth), redis_url=redis, data_dir=data_dir)
 
 
 @app.command()
@@ -153,7 +167,7 @@ def api(
     namespace: OtherNamespace = None,
     host: Annotated[str, typer.Option()] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535)] = 8080,
-    auth: Annotated[str | None, typer.Option(metavar="keys|open", help="open: the bearer token is the tenant.")] = None,
+    auth: Auth = None,
     force: Annotated[bool, typer.Option("--force", help="Without keys, listen beyond loopback all the same.")] = False,
     log_level: LogLevel = "info",
     needs_dispatcher: Annotated[bool, typer.Option("--needs-dispatcher", hidden=True)] = False,
@@ -165,6 +179,20 @@ def api(
     options = ApiOptions(host, port, log_level, force, needs_dispatcher, parent)
     with refusals():
         start(options, redis_url=redis, namespace=namespace, auth=auth)
+
+
+@app.command()
+def worker(
+    redis: RedisUrl = None,
+    namespace: OtherNamespace = None,
+    log_level: LogLevel = "info",
+    parent: Parent = None,
+) -> None:
+    """Work on batches, as a Celery worker; any number of them share the work."""
+    from dispatcher.batchworker import WorkerOptions, start
+
+    with refusals():
+        start(WorkerOptions(log_level, parent), redis_url=redis, namespace=namespace)
 
 
 @app.command()

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from fairlane.reaching import Reach, reaching
 from fairlane.terminal import (
     AsJson,
     OtherNamespace,
     PoolNames,
     RedisUrl,
-    address,
     asked,
     counted,
     duration,
     no_pool,
     pools_named,
-    refusals,
     say_json,
     say_table,
     settings_of,
@@ -130,38 +129,16 @@ def _change_row(name: str, change: PolicyChange) -> tuple[object, ...]:
 # --- explain ----------------------------------------------------------------------------------------------------------
 
 
-def explain(
-    context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB")],
-    redis: RedisUrl = None,
-    namespace: OtherNamespace = None,
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="Ask a front door instead; only about the key's own jobs.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="FAIRLANE_API_KEY", help="For --server.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@reaching(first="redis")
+def explain(to: Reach, job: Annotated[str, typer.Argument(metavar="JOB")], *, as_json: AsJson = False) -> None:
     """Tell why a job waits: its place, what is ahead of it, which gate holds it on what numbers, and for how long."""
     import asyncio
 
-    from fairlane.errors import InvalidRequest
-    from producer.client.client import AsyncClient
-
-    unused = ("redis", "namespace") if server else ("api_key",)
-    typed = [name for name in unused if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-
     async def ask() -> Mapping[str, Any]:
-        if typed:
-            option = f"--{typed[0].replace('_', '-')}"
-            raise InvalidRequest(f"{option} {'does not go with' if server else 'is for'} --server.", param=typed[0])
-        url, name = (server, "fl") if server else address(redis, namespace)
-        async with AsyncClient(url, api_key, namespace=name, retry_for_s=0) as client:
+        async with to.client() as client:
             return await client.explain(job)
 
-    with refusals(as_json):
-        why = asyncio.run(ask())
+    why = asyncio.run(ask())
     if as_json:
         say_json(why)
         return

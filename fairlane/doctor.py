@@ -22,6 +22,7 @@ Ask: TypeAlias = Callable[..., Awaitable[Any]]  # sends one command to one serve
 OLDEST = {"Redis": (6, 2), "Valkey": (7, 2)}
 CROWDED = 0.9  # share of maxmemory in use from which we warn
 SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite", "save", "appendonly", "maxmemory", "maxmemory-policy")
+KINDS = ("string", "hash", "zset", "stream", "set", "list", "bits")
 SCRIPT = "redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000) return redis.call('GET', KEYS[1])"
 
 
@@ -202,7 +203,7 @@ async def _try_commands(client: Client, ask: Ask, scratch: str) -> list[Finding]
             scripts = await _refused(ask, [("EVALSHA", digest, "1", f"{scratch}string", "1")])
         commands = await _refused(ask, trials(scratch)) | await _refused_subscription(client, f"{scratch}channel")
     finally:
-        await _refused(ask, [("DEL", *(scratch + kind for kind in ("string", "hash", "zset", "stream")))])
+        await _refused(ask, [("DEL", *(scratch + kind for kind in KINDS))])
     return [
         _allowed("scripts", scripts, "EVAL, EVALSHA and SCRIPT LOAD work."),
         _allowed("commands", commands, "All commands that the queue needs work."),
@@ -242,7 +243,7 @@ async def _refused_subscription(client: Client, channel: str) -> dict[str, str]:
 
 def trials(scratch: str) -> list[tuple[str, ...]]:
     """One call of each command that the scripts and the engine use, on keys that start with `scratch`."""
-    string, fields, scores, stream = (scratch + kind for kind in ("string", "hash", "zset", "stream"))
+    string, fields, scores, stream, names, parts, bits = (scratch + kind for kind in KINDS)
     return [
         ("TIME",),
         ("SET", string, "1", "PX", "60000"),
@@ -259,6 +260,8 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("HGETALL", fields),
         ("HEXISTS", fields, "a"),
         ("HDEL", fields, "b"),
+        ("HLEN", fields),
+        ("HSTRLEN", fields, "a"),
         ("ZADD", scores, "GT", "CH", "2", "a"),
         ("ZADD", scores, "LT", "CH", "1", "a"),
         ("ZINCRBY", scores, "1", "a"),
@@ -267,6 +270,9 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("ZCOUNT", scores, "-inf", "+inf"),
         ("ZRANGE", scores, "0", "0", "WITHSCORES"),
         ("ZRANGEBYSCORE", scores, "-inf", "+inf", "LIMIT", "0", "1"),
+        ("ZRANGEBYLEX", scores, "-", "+", "LIMIT", "0", "1"),
+        ("ZREVRANGEBYLEX", scores, "+", "-", "LIMIT", "0", "1"),
+        ("ZREMRANGEBYLEX", scores, "-", "(a"),
         ("ZCARD", scores),
         ("ZREM", scores, "a"),
         ("ZREMRANGEBYRANK", scores, "0", "0"),
@@ -281,6 +287,15 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("XACK", stream, "doctor", "1-0"),
         ("XDEL", stream, "1-0"),
         ("XTRIM", stream, "MAXLEN", "0"),
+        ("SADD", names, "a"),
+        ("SCARD", names),
+        ("SREM", names, "a"),
+        ("RPUSH", parts, "a"),
+        ("LLEN", parts),
+        ("LRANGE", parts, "0", "0"),
+        ("LTRIM", parts, "1", "-1"),
+        ("SETBIT", bits, "1", "1"),
+        ("GETBIT", bits, "1"),
         ("PUBLISH", f"{scratch}channel", "1"),
         ("EXISTS", string),
         ("DEL", string),

@@ -169,6 +169,12 @@ class StoreUnavailable(FairlaneError):
         return type(self).__doc__ or ""
 
 
+class FilesUnavailable(FairlaneError):
+    """The store of the files gives no answer now, or is full. Try again later."""
+
+    code, status, retryable = "files_unavailable", 503, True
+
+
 class StoreFull(FairlaneError):
     """Redis has no memory left. What was accepted stays; try again later."""
 
@@ -261,6 +267,32 @@ class JobExpired(NoResult):
     """The job was not started before its deadline. Send it again, or give it more time."""
 
     code, status = Expired.code, Expired.status
+
+
+class LineFailed(FairlaneError):
+    """A line of a batch has no good answer. `code` and `status` say why; `body` is the backend's own error body."""
+
+    code, status = "line_failed", 500
+
+    def __init__(self, message: str, code: str, status: int | None, body: Json) -> None:
+        super().__init__(message)
+        self.body: Json = body
+        vars(self).update(code=code, status=status or class_of(code).status)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.message, self.code, self.status, self.body))
+
+
+class BatchFailed(FairlaneError):
+    """The batch's input file was refused. Its errors say which lines are wrong; correct them and submit it again."""
+
+    code, status = "batch_failed", 400
+
+
+class WebhookInvalid(FairlaneError):
+    """This was not sent by who knows the secret, or not lately. Answer 401, and do nothing that it says."""
+
+    code, status = "webhook_invalid", 401
 
 
 RETRYABLE: Final = frozenset({429, 502, 503, 504})

@@ -14,7 +14,7 @@ class Head:
 
     `metadata` is the caller's own and comes back with the job; `webhook` is `{"url", "secret"?, "headers"?}`.
     `stream`: the answer is a stream of server-sent events, and is handed on while it comes. `line` (from 1) and
-    `custom_id` say which request of its batch's file the job is.
+    `custom_id` say which request of its batch's file the job is. `background`: a response that nobody waits for.
     """
 
     endpoint: str
@@ -25,6 +25,7 @@ class Head:
     stream: bool = False
     line: int | None = None
     custom_id: str | None = None
+    background: bool = False
 
     def encode(self) -> bytes:
         """As the queue keeps it: JSON without what is empty."""
@@ -37,6 +38,7 @@ class Head:
             "stream": self.stream or None,
             "line": self.line,
             "custom_id": self.custom_id,
+            "background": self.background or None,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
         return json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode()
@@ -64,6 +66,7 @@ class Head:
             stream=known.get("stream") is True,
             line=known.get("line"),
             custom_id=known.get("custom_id"),
+            background=known.get("background") is True,
         )
 
 

@@ -61,6 +61,7 @@ METRICS: Final = (
     Metric("fairlane_tenant_jobs_per_second", "gauge", "pools", _TENANT, "Jobs that ended in the last minute."),
     Metric("fairlane_wait_seconds", "histogram", "dispatcher", _TIER, "From submit to lease.", _WAITS),
     Metric("fairlane_service_seconds", "histogram", "dispatcher", _TIER, "From lease to outcome.", _SERVICES),
+    Metric("fairlane_first_event_seconds", "histogram", "dispatcher", _TIER, "From lease to first event.", _SERVICES),
     Metric("fairlane_attempts_total", "counter", "dispatcher", (*_TIER, "state"), "Attempts that ended."),
     Metric(
         "fairlane_estimate_error_seconds", "histogram", "front door", _TIER, "Wait less what was estimated.", _ERRORS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -14,6 +15,17 @@ from fairlane.errors import InvalidRequest
 from fairlane.model import DEFAULT_TIERS, Fairness, Policy
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
+RESERVED_HEADERS = frozenset(  # they have a meaning of their own
+    (
+        "authorization",
+        "host",
+        "content-type",
+        "content-length",
+        "idempotency-key",
+        "x-fairlane-tenant",
+        "x-fairlane-tier",
+    )
+)
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
@@ -24,6 +36,7 @@ class Settings(BaseSettings):
 
     redis_url: str | None = None
     auth: Literal["keys", "open"] = "keys"
+    trusted_tenant_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")] | None = None
     data_dir: Path = Path.home() / ".local" / "share" / "fairlane"
     namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")] = "fl"
     tiers: Annotated[tuple[str, ...], NoDecode] = DEFAULT_TIERS
@@ -44,6 +57,15 @@ class Settings(BaseSettings):
     backend_ca_file: Path | None = None
     backend_cert_file: Path | None = None
     backend_key_file: Path | None = None
+    files_url: Annotated[str, Field(min_length=1)] | None = None
+    celery_broker_url: Annotated[str, Field(min_length=1)] | None = None
+
+    @field_validator("trusted_tenant_header")
+    @classmethod
+    def _is_free(cls, value: str | None) -> str | None:
+        if value is not None and (value := value.lower()) in RESERVED_HEADERS:
+            raise ValueError("this header has another meaning")
+        return value
 
     @field_validator("tiers", mode="before")
     @classmethod
@@ -62,6 +84,24 @@ class Settings(BaseSettings):
         path = os.environ.get("FAIRLANE_CONFIG")
         files = (TomlSource(settings_cls, Path(path)),) if path else ()
         return (init_settings, env_settings, *files)
+
+    @property
+    def files_at(self) -> str:
+        """Where files are kept: a folder, or a URL of fsspec."""
+        return self.files_url or str(self.data_dir / "files")
+
+    @property
+    def broker_url(self) -> str:
+        """What Celery's messages go through: unless it is set, another database of our own Redis.
+
+        Raises InvalidRequest if that is no single server: Celery's Redis transport knows no cluster.
+        """
+        if self.celery_broker_url:
+            return self.celery_broker_url
+        parts = urlsplit(self.redis_url or "")
+        if parts.scheme not in ("redis", "rediss"):
+            raise InvalidRequest("Celery needs a broker. Set FAIRLANE_CELERY_BROKER_URL, to a single Redis server.")
+        return urlunsplit(parts._replace(path="/2" if parts.path == "/1" else "/1"))
 
     @property
     def policy(self) -> Policy:

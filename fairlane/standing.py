@@ -148,6 +148,17 @@ class TenantStanding:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a tenant's rates in one pool still allow. `requests_us` and `tokens_us`: how far what it has started is ahead
+    of its rate, in µs; 0 if nothing is."""
+
+    limits: Limits
+    waiting: int
+    requests_us: int
+    tokens_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class TierLoad:
     """The work in one tier: queued jobs and live leases. `since_ms`: when it became runnable or its own gate last
     served it; None if none of its jobs may run."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from fairlane.queue.engine import Queue
     from fairlane.queue.pools import Pool
 
+UNSUCCESSFUL: Final = 1
 REFUSED: Final = 3  # exit codes: 0 done, 1 a job did not succeed, 2 usage, 3 refused or unreachable, 130 Ctrl-C
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+CUT_OFF: Final = 141  # whoever read our output is gone, as after SIGPIPE
 T = TypeVar("T")
 
 RedisUrl = Annotated[
@@ -34,6 +37,12 @@ OtherNamespace = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help="The first part of every Redis key. (Default: fl)")
 ]
 PoolNames = Annotated[list[str] | None, typer.Option("--pool", metavar="NAME", help="Repeatable. (Default: all)")]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ID…", help="Of jobs or batches; - reads them from stdin, one a line.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answers there. (Default: stdout)")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -56,6 +65,9 @@ def refusals(as_json: bool = False) -> Generator[None]:
         raise typer.Exit(USAGE if usage else REFUSED) from error
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush must not fail
+        raise typer.Exit(CUT_OFF) from None
 
 
 def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Awaitable[T]], as_json: bool) -> T:
@@ -84,7 +96,7 @@ def address(redis: str | None, namespace: str | None) -> tuple[str, str]:
     from fairlane.settings import load
 
     settings = load(redis_url=redis, namespace=namespace)
-    url = settings.redis_url or _up_here(settings.data_dir / "up.json")
+    url = settings.redis_url or up_here(settings.data_dir, "redis_url")
     if url is None:
         raise InvalidRequest(
             "Which queue? Use --redis URL, set FAIRLANE_REDIS_URL, or start `fairlane up`. "
@@ -93,9 +105,10 @@ def address(redis: str | None, namespace: str | None) -> tuple[str, str]:
     return url, settings.namespace
 
 
-def _up_here(path: Path) -> str | None:
+def up_here(data_dir: Path, what: Literal["url", "redis_url"]) -> str | None:
+    """An address of the `fairlane up` that runs here, if one does."""
     try:
-        return json.loads(path.read_text())["redis_url"]
+        return json.loads((data_dir / "up.json").read_text())[what]
     except FileNotFoundError:
         return None
 
@@ -116,6 +129,16 @@ async def pool_named(queue: Queue, name: str) -> Pool:
     except NotFound as error:
         known = ", ".join(one.name for one in await queue.pools.all())
         raise NotFound(f"{error} {f'There are: {known}.' if known else 'There is none yet.'}") from error
+
+
+def ids_of(words: Sequence[str]) -> list[str]:
+    """The ids that were typed, each once; those of stdin for `-`. Raises InvalidRequest if there is none."""
+    from fairlane.errors import InvalidRequest
+
+    typed = (one for word in words for one in (sys.stdin.read().split() if word == "-" else [word]))
+    if not (found := list(dict.fromkeys(typed))):
+        raise InvalidRequest("Which jobs? There is no id in the input.")
+    return found
 
 
 def no_pool(redis: str | None, namespace: str | None) -> str:
@@ -175,6 +198,11 @@ def duration(ms: float) -> str:
         if ms >= 2 * unit:
             return f"{ms / unit:.0f} {name}"
     return f"{ms / 1000:.1f}".removesuffix(".0") + " s" if ms >= 1000 else f"{max(0, ms):.0f} ms"
+
+
+def names_of(grant: frozenset[str] | None) -> str:
+    """The tiers or pools that may be used; None is all."""
+    return "all" if grant is None else ",".join(sorted(grant))
 
 
 def counted(number: int, one: str, more: str | None = None) -> str:

@@ -43,6 +43,7 @@ class UpOptions:
     dispatchers: int = 1
     backends: tuple[str, ...] = ()
     log_level: str = "warning"
+    auth: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Running:
     url: str
     redis_url: str
     models: tuple[str, ...]
+    auth: str = "open"
 
 
 def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -> None:
@@ -87,7 +89,7 @@ def running(
     Once `ending` is set it waits for nothing any more.
     """
     configure(options.log_level)
-    settings = load(redis_url=redis_url, data_dir=data_dir)
+    settings = load(redis_url=redis_url, data_dir=data_dir, auth=options.auth)
     backends = [parse_backend(text) for text in options.backends]
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -111,11 +113,14 @@ class _House:
     def __init__(self, settings: Settings, options: UpOptions, redis_url: str, store: EmbeddedServer | None) -> None:
         self._settings = settings
         self._options = options
+        # It is reached from this machine only: unless something says otherwise, no key is needed.
+        self._auth = settings.auth if "auth" in settings.model_fields_set else "open"
         self._redis_url = redis_url
         self._store = store
         self._sims: list[Child] = []
         self._dispatchers: list[Child] = []
         self._api: list[Child] = []
+        self._worker: list[Child] = []
 
     def begin(self, backends: Sequence[BackendOption], ending: threading.Event) -> Running:
         """Returns when a job could run, or waits only for backends. Raises StoreUnavailable if that takes too long."""
@@ -124,22 +129,24 @@ class _House:
         asyncio.run(self._register(backends))
         level = ("--log-level", self._options.log_level)
         self._dispatchers = [self._child("dispatcher", *level) for _ in range(self._options.dispatchers)]
+        self._worker = [self._child("worker", *level)]
         port = str(self._options.port)
-        self._api = [self._child("api", "--auth", "open", "--port", port, "--needs-dispatcher", *level)]
+        self._api = [self._child("api", "--auth", self._auth, "--port", port, "--needs-dispatcher", *level)]
         url = f"http://127.0.0.1:{port}"
         self._until_ready(url, ending)
-        return Running(url, self._redis_url, tuple(sorted({backend.pool for backend in backends})))
+        return Running(url, self._redis_url, tuple(sorted({backend.pool for backend in backends})), self._auth)
 
     def look(self) -> None:
         if self._store and not self._store.alive:
             self._store.start()  # on its old port, with all its data
-        for child in (*self._sims, *self._dispatchers, *self._api):
+        for child in (*self._sims, *self._dispatchers, *self._worker, *self._api):
             child.look()
 
     def end(self) -> None:
         """Takes nothing in any more, lets what runs end, then stops what it ran on."""
         for children, grace_s in (
             (self._api, self._settings.drain_s + GRACE_S),
+            (self._worker, GRACE_S),
             (self._dispatchers, self._settings.drain_s + GRACE_S),
             (self._sims, GRACE_S),
         ):
@@ -153,6 +160,7 @@ class _House:
         environment: Mapping[str, str] = os.environ | {
             "FAIRLANE_REDIS_URL": self._redis_url,
             "FAIRLANE_NAMESPACE": self._settings.namespace,
+            "FAIRLANE_DATA_DIR": str(self._settings.data_dir.absolute()),
         }
         whole = [sys.executable, "-m", "fairlane.cli", *command, "--parent", str(os.getpid())]
         child = Child(whole, env=environment)
@@ -216,11 +224,17 @@ def free_port() -> int:
 
 def _say(found: Running) -> None:
     model = found.models[0]
+    who = (
+        "Whoever calls needs a key: `fairlane tenants create ann`, then `fairlane keys create ann`"
+        if found.auth == "keys"
+        else "Without keys (--auth open), the bearer token is the tenant's name"
+    )
+    token = "$FAIRLANE_API_KEY" if found.auth == "keys" else "ann"
     print(  # noqa: T201
         f"""Fairlane is up at {found.url} for the model{"s" if len(found.models) > 1 else ""} {", ".join(found.models)}.
-Without keys, the bearer token is the tenant's name. Try:
+{who}. Try:
 
-  curl {found.url}/v1/chat/completions -H 'Authorization: Bearer ann' -H 'Content-Type: application/json' \\
+  curl {found.url}/v1/chat/completions -H "Authorization: Bearer {token}" -H 'Content-Type: application/json' \\
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
 
 Ctrl-C stops everything.""",

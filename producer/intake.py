@@ -6,27 +6,23 @@ The front door and the client that talks straight to Redis take jobs in by this 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from fairlane.accounts import Caller
+from fairlane.asking import ENDPOINTS, RESPONSES, asked, for_backend, packed
 from fairlane.errors import InvalidRequest, ModelNotFound, NotFound, PayloadTooLarge, TierForbidden, UnknownTier
 from fairlane.head import Head
 from fairlane.model import JobSpec
 from fairlane.queue.checks import MAX_HEAD_BYTES
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from producer import strictjson
-from producer.affinity import prefixes
+from producer.limiting import Limiting
 
-ENDPOINTS: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 DEFAULT_TIER: Final = "default"
-OUTPUT_TOKENS: Final = 256  # of an answer whose length the request does not bound
-BYTES_PER_TOKEN: Final = 4
-TOKEN_MS: Final = 20  # expected, until the pool's own statistics say better
-START_MS: Final = 100
-MOST_TOKENS: Final = 1_000_000
+NAMED_MOST: Final = 20  # models that a refusal names
 _MODEL: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
@@ -53,27 +49,34 @@ class Intake:
     def __init__(self, queue: Queue, max_attempts: int = 3) -> None:
         self._queue = queue
         self._max_attempts = max_attempts
+        self.limiting = Limiting(queue)
         self._pools: dict[str, Pool] = {}  # a pool once opened stays; what its policy says is asked again
 
-    async def pool(self, model: str) -> Pool:
-        """The pool that serves `model`, as it stands now. Raises ModelNotFound, InvalidRequest, StoreUnavailable."""
-        if (known := self._pools.get(_known_model(model))) is not None:
-            return await self._queue.pools.current(known)
-        try:
-            found = self._pools[model] = await self._queue.pools.by_name(model)
-            return found
-        except NotFound as error:
-            raise _no_pool(model) from error
+    async def pool(self, model: str, caller: Caller | None = None) -> Pool:
+        """The pool that serves `model`, as it stands now. Raises ModelNotFound, InvalidRequest, StoreUnavailable.
+
+        One that the caller may not use is not there for it.
+        """
+        if (found := self._pools.get(_known_model(model))) is not None:
+            found = await self._queue.pools.current(found)
+        else:
+            with suppress(NotFound):
+                found = self._pools[model] = await self._queue.pools.by_name(model)
+        if found is None or (caller and not caller.may_use(model)):
+            raise _no_pool(model, [pool.name for pool in await self._queue.pools.all()], caller)
+        return found
 
     async def job(self, request: JobRequest, caller: Caller) -> tuple[Pool, JobSpec]:
         """The job, and where it goes. Raises InvalidRequest, UnknownTier, TierForbidden, ModelNotFound."""
-        pool = await self.pool(request.model)
-        return pool, self.spec(request, pool, caller)
+        pool = await self.pool(request.model, caller)
+        spec = self.spec(request, pool, caller)
+        await self.limiting.ensure(pool, spec.tenant)
+        return pool, spec
 
     def spec(self, request: JobRequest, pool: Pool, caller: Caller) -> JobSpec:
         """Raises InvalidRequest, UnknownTier, TierForbidden, ModelNotFound for a pool that is not for this caller."""
-        if caller.pools is not None and pool.name not in caller.pools:
-            raise _no_pool(pool.name)
+        if not caller.may_use(pool.name):
+            raise _no_pool(pool.name, [], caller)
         if request.endpoint not in ENDPOINTS:
             raise InvalidRequest(f"endpoint is one of {', '.join(ENDPOINTS)}.", param="endpoint")
         if request.webhook is not None:
@@ -82,27 +85,30 @@ class Intake:
             )
         if request.deadline_s is not None and request.delay_s >= request.deadline_s:
             raise InvalidRequest("The job would be past its deadline before its delay ends.", param="deadline_s")
-        body = _body(request)
-        packed = _packed("body", body)
-        output = 0 if request.endpoint == "/v1/embeddings" else _output_tokens(body)
+        what = asked(request.endpoint, _body(request), with_prefix=pool.policy.affinity == "prefix")
         return JobSpec(
             tenant=caller.tenant,
             tier=_tier(request, pool, caller),
-            body=packed,
+            body=what.body,
             head=_head(request, pool),
-            input_tokens=min(MOST_TOKENS, len(packed) // BYTES_PER_TOKEN),
-            output_tokens=output,
-            expected_ms=START_MS + TOKEN_MS * output,
+            input_tokens=what.input_tokens,
+            output_tokens=what.output_tokens,
+            expected_ms=what.expected_ms,
             max_attempts=self._max_attempts if request.max_attempts is None else request.max_attempts,
             delay_ms=_ms("delay_s", request.delay_s),
             deadline_ms=None if request.deadline_s is None else _ms("deadline_s", request.deadline_s),
             idempotency_key=request.idempotency_key,
-            prefix=prefixes(request.endpoint, body) if pool.policy.affinity == "prefix" else (),
+            prefix=what.prefix,
         )
 
 
-def _no_pool(model: str) -> ModelNotFound:
-    return ModelNotFound(f"No pool serves the model {model!r}. GET /v1/models lists those that are.", param="model")
+def _no_pool(model: str, pools: Sequence[str], caller: Caller | None) -> ModelNotFound:
+    """The refusal, with the names of some that could be asked for instead."""
+    known = [name for name in pools if caller is None or caller.may_use(name)]
+    words = f"No pool serves the model {model!r}. GET /v1/models lists those that are served"
+    if known:
+        words += f": {', '.join(known[:NAMED_MOST])}{' …' if len(known) > NAMED_MOST else ''}"
+    return ModelNotFound(f"{words}.", param="model")
 
 
 def _known_model(model: object) -> str:
@@ -116,24 +122,30 @@ def _body(request: JobRequest) -> dict[str, Any]:
     body = dict(request.body)
     if body.setdefault("model", request.model) != request.model:
         raise InvalidRequest("The body names another model than the job does.", param="body.model")
-    if body.get("stream"):
-        raise InvalidRequest("Streaming is not available yet. Send the request without `stream`.", param="stream")
-    body.pop("service_tier", None)
-    body.pop("priority", None)  # of an engine's queue: how urgent a job is there, its tier and its age say
-    return body
+    _check_stream(request)
+    return for_backend(request.endpoint, body)
 
 
-def _packed(name: str, value: Mapping[str, Any]) -> bytes:
-    try:
-        return strictjson.dump(value)
-    except ValueError as error:
-        raise InvalidRequest(f"{name} cannot be written as JSON: {error}.", param=name) from error
+def _check_stream(request: JobRequest) -> None:
+    stream = request.body.get("stream")
+    if not isinstance(stream, bool | None):
+        raise InvalidRequest("stream is true or false.", param="stream")
+    if stream and request.endpoint == "/v1/embeddings":
+        raise InvalidRequest("Embeddings come whole. Send the request without `stream`.", param="stream")
 
 
 def _head(request: JobRequest, pool: Pool) -> bytes:
     for name, given in (("metadata", request.metadata), ("webhook", request.webhook)):
-        _packed(name, given or {})
-    head = Head(request.endpoint, pool.name, request.timeout_s, request.metadata or {}, request.webhook).encode()
+        packed(name, given or {})
+    head = Head(
+        request.endpoint,
+        pool.name,
+        request.timeout_s,
+        request.metadata or {},
+        request.webhook,
+        stream=request.body.get("stream") is True,
+        background=request.endpoint == RESPONSES and request.body.get("background") is True,
+    ).encode()
     if len(head) > MAX_HEAD_BYTES:
         raise PayloadTooLarge(f"metadata and webhook have {MAX_HEAD_BYTES} bytes at the most.", param="metadata")
     return head
@@ -160,14 +172,6 @@ def _asked_tier(request: JobRequest, pool: Pool) -> str:
     if asked not in tiers:
         raise UnknownTier(f"There is no tier {asked!r}. The tiers are {', '.join(tiers)}.", param=param)
     return cast(str, asked)
-
-
-def _output_tokens(body: Mapping[str, Any]) -> int:
-    asked = body.get("max_completion_tokens", body.get("max_tokens"))
-    tokens = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else OUTPUT_TOKENS
-    copies = body.get("n")
-    times = copies if isinstance(copies, int) and not isinstance(copies, bool) and copies > 0 else 1
-    return min(MOST_TOKENS, min(tokens, MOST_TOKENS) * min(times, 1000))
 
 
 def _ms(name: str, seconds: float) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairlane import strictjson
 from fairlane.head import Head
 from fairlane.model import Attempt, Job
-from producer import strictjson
 
 
 def job_view(job: Job) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any, Final, Literal, cast
 
+from fairlane import sse
 from fairlane.model import Usage
 
 # unready: this dispatcher cannot call it now, which says nothing of the backend. refused: no connection, so the backend
@@ -18,26 +20,30 @@ Fault = Literal[
     "unready", "refused", "reset", "timeout", "first_byte_timeout", "idle_timeout", "too_large", "unsuitable"
 ]  # fmt: skip
 JSON_MOST: Final = 1 << 20  # bytes of an answer that are searched for `usage`
+EVENTS_MOST: Final = 16  # events of a stream that are
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The backend's own status and body. `retry_after_s` is its Retry-After, in seconds from now."""
+    """The backend's own status and body. `retry_after_s` is its Retry-After, in seconds from now.
+
+    `streamed`: the body is a whole stream of server-sent events, and was handed on while it came.
+    """
 
     status: int
     body: bytes = field(repr=False)
     retry_after_s: float | None = None
+    streamed: bool = False
 
     @property
     def usage(self) -> Usage | None:
         """The tokens that the body reports; None if it does not."""
-        if b'"usage"' not in self.body or len(self.body) > JSON_MOST:
+        if b'"usage"' not in self.body:
             return None
-        try:
-            body = json.loads(self.body)
-        except (ValueError, RecursionError):
-            return None
-        return _usage(body)
+        if self.streamed:
+            reported = map(_read_usage, _last_events(self.body))
+            return next((usage for usage in reported if usage), None)
+        return _read_usage(self.body)
 
 
 class CallFailed(Exception):
@@ -52,12 +58,33 @@ class CallFailed(Exception):
         self.detail = detail or message
 
 
-def _usage(body: object) -> Usage | None:
-    reported: object = cast("Mapping[str, Any]", body).get("usage") if isinstance(body, dict) else None
-    if not isinstance(reported, dict):
+def _last_events(text: bytes) -> Iterator[bytes]:
+    """The data of the last events that may report, the last one first."""
+    events = (sse.data_of(event) for event in reversed(sse.events_of(text[-JSON_MOST:])))
+    return islice((data for data in events if data and b'"usage"' in data), EVENTS_MOST)
+
+
+def _read_usage(text: bytes) -> Usage | None:
+    if len(text) > JSON_MOST:
         return None
-    counts = cast("Mapping[str, Any]", reported)
-    prompt, completion = _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens", 0))
+    try:
+        return _usage(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _usage(body: object) -> Usage | None:
+    """What an answer reports, or an event of a stream; /v1/responses has names and a place of its own for it."""
+    if not isinstance(body, dict):
+        return None
+    fields = cast("Mapping[str, Any]", body)
+    if isinstance(fields.get("response"), dict):
+        fields = cast("Mapping[str, Any]", fields["response"])
+    if not isinstance(fields.get("usage"), dict):
+        return None
+    counts: Mapping[str, Any] = fields["usage"]
+    prompt = _count(counts.get("prompt_tokens", counts.get("input_tokens")))
+    completion = _count(counts.get("completion_tokens", counts.get("output_tokens", 0)))
     return None if prompt is None or completion is None else Usage(prompt, completion)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -17,11 +17,13 @@ import httpx
 
 from dispatcher.backends.address import authorization, base_url, shown
 from dispatcher.backends.answer import Answer, CallFailed, Fault, retry_after_s
+from fairlane import sse
 from fairlane.head import Head
 from fairlane.model import BackendSpec
 
 CONNECT_S: Final = 5.0
 KEEPALIVE_S: Final = 3.0  # below the 5 s after which uvicorn (vLLM, SGLang) closes an idle connection
+Hear = Callable[[bytes], None]
 ENDPOINT: Final = re.compile(r"/v1/[A-Za-z0-9_/-]{1,100}")
 
 
@@ -38,8 +40,8 @@ class Timeouts:
 class Backend(Protocol):
     """One backend as a dispatcher calls it."""
 
-    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
-        """Sends one request. Raises CallFailed."""
+    async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
+        """Sends one request. What comes of a stream that was asked for, `hear` is told at once. Raises CallFailed."""
         ...
 
     async def close(self) -> None:
@@ -50,8 +52,14 @@ class Backend(Protocol):
 class NullBackend:
     """Answers at once; its answer names the job, so that each can be told from the others."""
 
-    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
-        return Answer(200, b'{"id":"%b","object":"null"}' % job_id.encode())
+    async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
+        answer = b'{"id":"%b","object":"null"}' % job_id.encode()
+        if not head.stream:
+            return Answer(200, answer)
+        events = b"data: %b\n\ndata: [DONE]\n\n" % answer
+        if hear:
+            hear(events)
+        return Answer(200, events, streamed=True)
 
     async def close(self) -> None:
         pass
@@ -78,22 +86,22 @@ class HttpBackend:
             timeout=httpx.Timeout(None, connect=CONNECT_S),  # the others are counted here, see Timeouts
         )
 
-    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+    async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
         if not ENDPOINT.fullmatch(head.endpoint):
             raise CallFailed("unsuitable", f"{head.endpoint!r} is no endpoint of an OpenAI-compatible server.")
         self._calls += 1
         self._idle.clear()
         try:
             async with _within(head.timeout_s or self._timeouts.total_s, "timeout", "did not answer whole"):
-                return await self._exchange(job_id, head.endpoint, body)
+                return await self._exchange(job_id, head, body, hear)
         finally:
             self._calls -= 1
             if self._calls == 0:
                 self._idle.set()
 
-    async def _exchange(self, job_id: str, endpoint: str, body: bytes) -> Answer:
+    async def _exchange(self, job_id: str, head: Head, body: bytes, hear: Hear | None) -> Answer:
         try:
-            return await self._send(job_id, endpoint, body)
+            return await self._send(job_id, head, body, hear)
         except httpx.ConnectTimeout as error:
             raise self._failed("refused", f"took no connection within {CONNECT_S:g} s", error) from error
         except httpx.ConnectError as error:
@@ -110,15 +118,22 @@ class HttpBackend:
         await self._idle.wait()
         await self._client.aclose()
 
-    async def _send(self, job_id: str, endpoint: str, body: bytes) -> Answer:
-        request = self._client.build_request("POST", self._base + endpoint, content=body, headers=self._headers(job_id))
+    async def _send(self, job_id: str, head: Head, body: bytes, hear: Hear | None) -> Answer:
+        url = self._base + head.endpoint
+        request = self._client.build_request("POST", url, content=body, headers=self._headers(job_id))
         async with _within(self._timeouts.first_byte_s, "first_byte_timeout", "sent nothing"):
             response = await self._client.send(request, stream=True)
+        streamed = head.stream and response.status_code == 200 and _is_stream(response)
+        parts: list[bytes] = []
         try:
-            parts = [part async for part in self._parts(response)]
+            async for part in self._parts(response):
+                parts.append(part)
+                if streamed and hear:
+                    hear(part)
         finally:
             await response.aclose()
-        return Answer(response.status_code, b"".join(parts), retry_after_s(response.headers.get("retry-after")))
+        after_s = retry_after_s(response.headers.get("retry-after"))
+        return Answer(response.status_code, b"".join(parts), after_s, streamed)
 
     async def _parts(self, response: httpx.Response) -> AsyncGenerator[bytes]:
         """The body, part by part, each within the idle timeout."""
@@ -127,8 +142,11 @@ class HttpBackend:
             raise CallFailed("too_large", "The backend's answer is compressed, which was not asked for.")
         length, parts = 0, response.aiter_raw()
         while True:
-            async with _within(self._timeouts.idle_s, "idle_timeout", "fell silent within its answer"):
+            if self._timeouts.idle_s is None:  # of a stream each token comes by here
                 part = await anext(parts, None)
+            else:
+                async with _within(self._timeouts.idle_s, "idle_timeout", "fell silent within its answer"):
+                    part = await anext(parts, None)
             if part is None:
                 return
             length += len(part)
@@ -139,6 +157,10 @@ class HttpBackend:
     def _headers(self, job_id: str) -> Mapping[str, str]:
         asked = {"content-type": "application/json", "accept-encoding": "identity", "x-request-id": job_id}
         return asked | authorization(self._spec)
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == sse.MEDIA_TYPE
 
 
 @asynccontextmanager

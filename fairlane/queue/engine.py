@@ -40,7 +40,7 @@ from fairlane.model import (
     TierGate,
     Usage,
 )
-from fairlane.queue import moves, policies, replies
+from fairlane.queue import moves, policies, replies, streams
 from fairlane.queue.checks import (
     check_backend,
     check_call,
@@ -67,6 +67,7 @@ from fairlane.queue.replies import MovedAway
 from fairlane.queue.schema import ensure_schema
 from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
+from fairlane.queue.streams import Appended, Chunk
 
 HOPS: Final = 8  # pools that a job may have been moved through
 RACES: Final = 20  # changes by others between our reading and writing
@@ -112,6 +113,11 @@ class Queue:
             await queue.close()
             raise
         return queue
+
+    @property
+    def store(self) -> Store:
+        """For the state that is no job's: accounts, files, batches."""
+        return self._store
 
     async def check(self) -> None:
         """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
@@ -169,6 +175,13 @@ class Queue:
             args = [arg for lease in part for arg in (lease.id, str(lease.token))]
             words += replies.texts(await self._store.run("renew", pool.prefix, *args))
         return cast("list[Renewal]", words)
+
+    async def append(self, pool: Pool, chunks: Sequence[tuple[str, Chunk]]) -> list[Appended]:
+        """Appends to streamed answers, each a job's id and its next events, while the leases with these tokens hold.
+
+        For each, in the same order: `ok`, `cancelled`, `lost`, or why it could not be written. Safe to repeat.
+        """
+        return await streams.append(self._store, pool, chunks)
 
     async def settle(
         self,
@@ -331,11 +344,15 @@ class Queue:
                 return await self.pools.read(pool.code)
         raise IllegalTransition("Others change this policy at the same time. Look at it, and try again.")
 
-    async def set_limits(self, pool: Pool, tenant: str, limits: Limits) -> None:
-        """Replaces a tenant's limits in this pool. Raises InvalidRequest."""
+    async def set_limits(self, pool: Pool, tenant: str, limits: Limits, *, version: int | None = None) -> None:
+        """Replaces a tenant's limits in this pool; with `version`, only if those it has are of an earlier one.
+
+        Raises InvalidRequest.
+        """
         check_tenant(tenant)
         check_limits(limits)
-        await self._store.run("limits", pool.prefix, tenant, replies.limits_field(limits))
+        args = (tenant, replies.limits_field(limits), replies.or_empty(version))
+        await self._store.run("limits", pool.prefix, *args)
 
     async def pause(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:
         """Pauses the pool, or one tier or tenant of it; work that runs goes on. False if it was paused already."""

@@ -12,12 +12,14 @@ from typing import Final, Literal, Protocol, TypeVar, cast
 
 from fairlane.errors import InvalidRequest, NotFound
 from fairlane.model import Job, Limits
-from fairlane.queue import replies, views
+from fairlane.queue import replies, streams, views
 from fairlane.queue.pools import Pool
 from fairlane.queue.replies import MovedAway
 from fairlane.queue.store import Store
+from fairlane.queue.streams import Page, Position
 from fairlane.queue.views import Fields
 from fairlane.standing import (
+    Allowance,
     BackendView,
     DispatcherView,
     Explanation,
@@ -87,6 +89,10 @@ class Inspection:
         if len(ids) > PAGE_MOST:
             raise InvalidRequest(f"At most {PAGE_MOST} jobs are read at once.", param="ids")
         return await self._brief(pool, [id_.encode() for id_ in ids], _OUTCOME)
+
+    async def chunks(self, pool: Pool, job_id: str, after: Position | None = None) -> Page:
+        """A streamed answer's chunks after a position, page by page. Raises NotFound, MovedAway."""
+        return await streams.read(self._store, pool, job_id, after)
 
     async def explain(self, job_id: str) -> Explanation:
         """Why a job waits, at this moment. Raises NotFound."""
@@ -171,6 +177,12 @@ class Inspection:
             paused is not None,
             cast("float | None", held),
         )
+
+    async def allowance(self, pool: Pool, tenant: str) -> Allowance:
+        """What a tenant's rates still allow in this pool."""
+        reply = replies.items(await self._store.run("allowance", pool.prefix, tenant))
+        limits, *numbers = replies.text(reply[0]), *map(replies.number, reply[1:])
+        return Allowance(replies.limits(limits.encode() or None), *numbers)
 
     async def policy_history(self, pool: Pool, limit: int = 100) -> list[PolicyChange]:
         """The last changes of the pool's policy, the latest first; 100 are kept."""

@@ -36,6 +36,8 @@ POOL_KEYS: Final[dict[str, str]] = {
     "prefixes": "prefixes:<age>",
     "idem": "idem:<tenant>:<digest>",
     "events": "events",
+    "batching": "batching",
+    "chunks": "chunks:<id>",  # also a channel: what was just appended
     "done": "done",
     "dead": "dead",
     "history": "history",
@@ -44,7 +46,27 @@ POOL_KEYS: Final[dict[str, str]] = {
     "wake": "wake",  # channel: there may be work that a waiting dispatcher can take
     "control": "control",  # channel: a running job was cancelled, or something about the backends or the policy changed
 }
-ACCOUNT_KEYS: Final[dict[str, str]] = {"schema": "schema", "pools": "pools", "codes": "codes"}
+ACCOUNT_KEYS: Final[dict[str, str]] = {
+    "schema": "schema",
+    "pools": "pools",
+    "codes": "codes",
+    "tenant": "tenant:<tenant>",  # as in a pool, and in another slot
+    "tenants": "tenants",
+    "idem": "idem:<tenant>:<digest>",  # as in a pool
+    "key": "key:<prefix>",
+    "keys": "keys:<tenant>",
+    "file": "file:<id>",
+    "files": "files:<tenant>",
+    "file_ends": "file_ends",
+    "uploads": "uploads",
+    "discarded": "discarded",
+    "batch": "batch:<id>",
+    "batches": "batches:<tenant>",
+    "batch_done": "batch_done:<id>",
+    "batch_open": "batch_open:<id>",
+    "batch_parts": "batch_parts:<id>",
+    "batches_due": "batches_due",
+}
 
 
 def prefix(namespace: str, code: str) -> str:
@@ -54,10 +76,18 @@ def prefix(namespace: str, code: str) -> str:
 
 def key(pool_prefix: str, name: str, *parts: str) -> str:
     """The key `name` under a pool's prefix; `parts` fill the template's arguments in order."""
-    template = POOL_KEYS[name]
+    return pool_prefix + _filled(POOL_KEYS[name], parts)
+
+
+def account(namespace: str, name: str, *parts: str) -> str:
+    """The account's key `name`, as `key` makes a pool's."""
+    return prefix(namespace, ACCOUNT) + _filled(ACCOUNT_KEYS[name], parts)
+
+
+def _filled(template: str, parts: tuple[str, ...]) -> str:
     for part in parts:
         template = template.replace(template[template.index("<") : template.index(">") + 1], part, 1)
-    return pool_prefix + template
+    return template
 
 
 def schema(namespace: str) -> str:

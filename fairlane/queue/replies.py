@@ -86,6 +86,22 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
         case "ELSEWHERE":
             return MovedAway(*rest.split())
         case _:
+            return _account_refusal(word, rest)
+
+
+def _account_refusal(word: str, rest: str) -> FairlaneError | None:
+    match word:
+        case "TENANTTHERE":
+            return IllegalTransition(f"There is a tenant {rest!r} already.")
+        case "NOTENANT":
+            return NotFound(f"There is no tenant {rest!r}. `fairlane tenants create {rest}` makes one.")
+        case "NOKEY":
+            return NotFound(f"There is no key {rest!r}. `fairlane keys list` shows those that there are.")
+        case "KEYSTATE":
+            return IllegalTransition(f"The key is {rest}; that does not allow this.")
+        case "KEYSFULL":
+            return IllegalTransition(f"The tenant has {rest} keys, which is the most. Revoke those it does not need.")
+        case _:
             return None
 
 
@@ -160,9 +176,11 @@ def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
         case b"no_tier":
             return UnknownTier(f"The tiers are {', '.join(value.decode().split(','))}.", param="tier")
         case b"tenant_full":
-            return QueueFull(f"{int(value)} jobs of this tenant wait already. Let fewer wait at once.", retry_after=5)
+            words = f"{int(value)} jobs of this tenant wait already. Let fewer wait at once."
+            return QueueFull(words, param="max_waiting_tenant", retry_after=5)
         case _:
-            return QueueFull(f"{int(value)} jobs wait in this pool already. Try again later.", retry_after=5)
+            words = f"{int(value)} jobs wait in this pool already. Try again later."
+            return QueueFull(words, param="max_waiting_pool", retry_after=5)
 
 
 def leases(reply: Reply) -> list[Lease]:

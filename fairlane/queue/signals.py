@@ -35,8 +35,8 @@ class _Channel:
 class Signals:
     """Use it as an async context manager: the reader runs within.
 
-    `hear` is called in the event loop with the message's text ('' when something may have been missed); it must not
-    block or raise.
+    `hear` is called in the event loop with the message's text ('' when something may have been missed), in which bytes
+    that are no UTF-8 are escaped as surrogates; it must not block or raise.
     """
 
     def __init__(self, client: Client, *, timeout_s: float = 5.0) -> None:
@@ -146,7 +146,7 @@ class Signals:
             elif channel:
                 channel.confirmed.set()
         elif message["type"] == "message" and channel:
-            self._call(channel, message["data"].decode())
+            self._call(channel, message["data"].decode(errors="surrogateescape"))
 
     @staticmethod
     def _call(channel: _Channel, text: str) -> None:

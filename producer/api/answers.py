@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from producer import strictjson
+from fairlane import strictjson
 
 
 class Json(Response):

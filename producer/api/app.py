@@ -10,16 +10,22 @@ from typing import Final
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from fairlane.accounts import Accounts
+from fairlane.batches import Batches
+from fairlane.contents import Contents
 from fairlane.errors import StoreFull, StoreUnavailable
+from fairlane.files import Files
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings
-from producer.api import errors, health, inference, jobs, models, submit
+from producer.api import batches, errors, files, health, inference, jobs, models, responses, submit
+from producer.api.credentials import credentials
 from producer.api.documents import describe
 from producer.api.state import State
 from producer.estimate import Estimates
 from producer.intake import Intake
 from producer.promises import Promises
+from producer.streaming import Streams
 from producer.waiting import Waiting
 
 STORE_TIMEOUT_S: Final = 3.0
@@ -29,8 +35,10 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
     """The application. Without `queue` it connects to `settings.redis_url`, and waits for it as long as it takes.
 
     `needs_dispatcher`: it is ready only when each pool is served (`fairlane up`). It does not start on data of another
-    schema, or on a Redis that cannot hold the queue.
+    schema, or on a Redis that cannot hold the queue. Raises InvalidRequest if files cannot be kept where
+    `settings` says.
     """
+    Contents(settings.files_at)  # said now, not at the first upload
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -43,16 +51,22 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
         try:
             with suppress(StoreUnavailable, StoreFull):  # it may come later; until then we are not ready
                 await used.check()
-            registry = CollectorRegistry()
+            registry, accounts = CollectorRegistry(), Accounts(used)
+            kept = Files(used, settings.files_at)
             async with used.signals() as signals:
                 app.state.fairlane = State(
                     settings=settings,
                     queue=used,
+                    accounts=accounts,
+                    credentials=credentials(settings, accounts),
                     intake=Intake(used, settings.max_attempts),
                     waiting=Waiting(used, signals),
+                    streams=Streams(used, signals),
                     estimates=Estimates(used),
                     promises=Promises(registry),
                     registry=registry,
+                    files=kept,
+                    batches=Batches(used, kept),
                     needs_dispatcher=needs_dispatcher,
                 )
                 yield
@@ -64,7 +78,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
         title="Fairlane", version=version("fairlane"), lifespan=lifespan, redoc_url=None, redirect_slashes=False
     )
     errors.install(app)
-    for part in (submit, jobs, inference, models, health):
+    for part in (submit, jobs, inference, responses, files, batches, models, health):
         app.include_router(part.router)
     describe(app)
     return app

@@ -8,8 +8,8 @@ from typing import Any, Final
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from fairlane import strictjson
 from fairlane.errors import InvalidRequest, PayloadTooLarge
-from producer import strictjson
 
 MANY: Final = 8  # a list of jobs may be that many times as large as one job
 SILENT_S: Final = 30.0  # how long a body may pause
@@ -30,21 +30,26 @@ async def read_json(request: Request, most: int) -> Any:
 
 
 async def _whole(request: Request, most: int) -> bytes:
-    declared = request.headers.get("content-length", "")
     parts: list[bytes] = []
-    length = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+    length = declared_length(request)
     if length <= most:
         length = 0
-        while (part := await _part(request)) is not None and length <= most:
+        while (part := await body_part(request)) is not None and length <= most:
             parts.append(part)
             length += len(part)
     if length > most:
-        await _discard(request, MANY * most)
+        await discard(request, MANY * most)
         raise PayloadTooLarge(f"A request to {request.url.path} has {most} bytes at the most. Send less.")
     return b"".join(parts)
 
 
-async def _part(request: Request) -> bytes | None:
+def declared_length(request: Request) -> int:
+    """How many bytes the body has, as its sender says; 0 if that is not said."""
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+
+
+async def body_part(request: Request) -> bytes | None:
     """The next part of the body; None at its end. Raises InvalidRequest if nothing comes."""
     if getattr(request.state, "body_ended", False):
         return None
@@ -59,13 +64,13 @@ async def _part(request: Request) -> bytes | None:
     return message.get("body", b"")
 
 
-async def _discard(request: Request, most: int) -> None:
+async def discard(request: Request, most: int) -> None:
     """Reads on for a moment, keeping nothing; not if the caller waits for our leave to send."""
     if request.headers.get("expect"):
         return
     try:
         async with asyncio.timeout(DISCARD_S):
-            while most > 0 and (part := await _part(request)) is not None:
+            while most > 0 and (part := await body_part(request)) is not None:
                 most -= len(part)
     except (TimeoutError, InvalidRequest):
         pass

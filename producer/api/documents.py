@@ -77,6 +77,24 @@ JOB_OR_LIST: Final = _answer(
         ]
     },
 )
+RESPONSE: Final = _answer(
+    "The response: the backend's own once it is there.",
+    {
+        "type": "object",
+        "required": ["object", "id", "status"],
+        "properties": {
+            "object": {"const": "response"},
+            "id": {"type": "string"},
+            "status": {"enum": ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]},
+            "created_at": {"type": "number"},
+            "background": {"type": ["boolean", "null"]},
+            "model": {"type": "string"},
+            "output": {"type": "array", "items": {"type": "object"}},
+            "usage": {"type": ["object", "null"]},
+            "error": {"type": ["object", "null"]},
+        },
+    },
+)
 EXPLANATION: Final = _answer(
     "Why it waits.",
     {
@@ -99,6 +117,11 @@ EXPLANATION: Final = _answer(
         },
     },
 )
+EVENTS: Final = {
+    "description": "Server-sent events, each in the backend's own bytes and with an `id` that it is resumed after. If "
+    "the job ended before its first event: what an ordinary request would be answered.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
 READINESS: Final = _answer(
     "Whether jobs can be taken in.",
     {
@@ -149,6 +172,7 @@ _INFERENCE_BODY: Final[Schema] = {
                 "required": ["model"],
                 "properties": {
                     "model": {"type": "string"},
+                    "stream": {"type": ["boolean", "null"], "description": "Then the answer is `text/event-stream`."},
                     "service_tier": {"type": "string", "description": "The tier; `auto` is `default`."},
                 },
             }
@@ -165,12 +189,15 @@ INFERENCE: Final[dict[str, Any]] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Makes the served document say what we do: a request that is not valid gets 400, never FastAPI's 422."""
+    """Makes the served document say what we do: how a key is sent, and that a request that is not valid gets 400, never
+    FastAPI's 422."""
     draw = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             drawn = draw()
+            drawn["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            drawn["security"] = [{"key": []}, {}]
             for path in drawn["paths"].values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)

@@ -40,6 +40,10 @@ def error_body(error: FairlaneError) -> dict[str, Any]:
 def error_response(error: FairlaneError, **headers: str) -> Response:
     if error.status in (429, 503):
         headers["retry-after"] = str(retry_after_s(error))
+    if error.status == 409:
+        headers["x-should-retry"] = "false"  # OpenAI's client takes each 409 for a lock that is about to go
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
     if error.status == 413:
         headers["connection"] = "close"  # the rest of what was sent is not read
     return Json(error_body(error), error.status, headers)

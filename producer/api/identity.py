@@ -1,44 +1,23 @@
-"""Whose request it is, and how urgent.
-
-With `--auth open` the bearer token is the tenant's name; without one it is `anonymous`.
-"""
+"""Whose request it is, and how urgent: what the endpoints ask of each request (credentials.py answers)."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
+from typing import Annotated
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 
 from fairlane.accounts import Caller
-from fairlane.errors import InvalidRequest, TenantForbidden
-from fairlane.model import TENANT_PATTERN
-
-ANONYMOUS: Final = "anonymous"
-_NAME: Final = re.compile(TENANT_PATTERN)
+from producer.api.state import State
 
 
 async def caller_of(
+    request: Request,
     authorization: Annotated[str | None, Header()] = None,
     x_fairlane_tenant: Annotated[str | None, Header()] = None,
 ) -> Caller:
-    """Who asks. Raises InvalidRequest for a token that cannot be a name, TenantForbidden for another's name."""
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    token = token.strip()
-    if authorization and (scheme.lower() != "bearer" or not _NAME.fullmatch(token)):
-        raise InvalidRequest(
-            f"Without keys, the tenant is what follows `Authorization: Bearer`: {TENANT_PATTERN}.",
-            param="authorization",
-        )
-    tenant = token or ANONYMOUS
-    same_tenant(x_fairlane_tenant, tenant)
-    return Caller(tenant)
-
-
-def same_tenant(named: str | None, tenant: str) -> None:
-    """Raises TenantForbidden if a request names another tenant than its own."""
-    if named is not None and named != tenant:
-        raise TenantForbidden(f"You are {tenant!r} and may not act for {named!r}.", param="tenant")
+    """Who asks. (The headers are named for the served document; all of them are read, since one may be there twice.)"""
+    state: State = request.app.state.fairlane
+    return await state.credentials.caller(request.headers)
 
 
 Who = Annotated[Caller, Depends(caller_of)]

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
 
 from fairlane.accounts import Caller
-from fairlane.errors import (
-    BackendUnreachable,
-    Draining,
-    Expired,
-    FairlaneError,
-    InvalidRequest,
-    JobWasCancelled,
-    QueueFull,
-    StoreUnavailable,
-    Timeout,
-)
-from fairlane.model import Job, Submitted
+from fairlane.errors import Draining, FairlaneError, InvalidRequest, QueueFull, StoreUnavailable
+from fairlane.model import Submitted
+from fairlane.queue.streams import Position
 from producer.api.body import read_json
 from producer.api.documents import INFERENCE
-from producer.api.errors import error_response, retry_after_s
+from producer.api.errors import error_response
 from producer.api.identity import KeyHeader, TierHeader, Who
+from producer.api.outcome import Rewrite, answer
 from producer.api.places import full_response
 from producer.api.presence import CLOSED, unless_gone
+from producer.api.rates import rate_headers
 from producer.api.state import State, accepting
+from producer.api.streaming import stream_response
 from producer.intake import JobRequest
 
 router = APIRouter(tags=["inference"])
-_ERRORS: Final[dict[str, type[FairlaneError]]] = {
-    error.code: error for error in (FairlaneError, BackendUnreachable, Timeout, Expired, InvalidRequest)
-}
-_EMPTY: Final = (204, 205, 304)  # answers that have no body
 
 
 @router.post("/v1/chat/completions", **INFERENCE)
@@ -57,16 +47,42 @@ async def embeddings(request: Request, caller: Who, tier: TierHeader = None, key
 
 async def _run(request: Request, caller: Caller, tier: str | None, key: str | None) -> Response:
     state = accepting(request)
-    payload = await read_json(request, state.settings.max_body_bytes)
-    if not isinstance(payload, dict):
-        raise InvalidRequest("The body is a JSON object.")
-    body = cast("dict[str, Any]", payload)
-    asked = JobRequest(cast(str, body.get("model")), request.url.path, body, tier, key)
+    after = last_seen(request) if key is not None else None
+    asked = await read_asked(request, state, tier, key)
     pool, spec = await state.intake.job(asked, caller)
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:
-        return await full_response(state, pool, spec.tier, full)
+        return await full_response(state, pool, spec, full)
+    rates = await rate_headers(state, pool, spec.tenant)
+    if asked.body.get("stream"):
+        # with an idempotency key the job goes on when its caller hangs up; sent again, it is followed from there
+        response = await stream_response(request, state, submitted.id, after=after, cancel_on_disconnect=key is None)
+    else:
+        response = await whole_answer(request, state, submitted, asked)
+    response.headers.update(rates)
+    return response
+
+
+def last_seen(request: Request) -> Position | None:
+    """The last event that a caller had before its connection broke. Raises InvalidRequest."""
+    said = request.headers.get("last-event-id")
+    return Position.parse(said) if said else None
+
+
+async def read_asked(request: Request, state: State, tier: str | None, key: str | None) -> JobRequest:
+    """The request as a job. Raises InvalidRequest, PayloadTooLarge."""
+    payload = await read_json(request, state.settings.max_body_bytes)
+    if not isinstance(payload, dict):
+        raise InvalidRequest("The body is a JSON object.")
+    body = cast("dict[str, Any]", payload)
+    return JobRequest(cast(str, body.get("model")), request.url.path, body, tier, key)
+
+
+async def whole_answer(
+    request: Request, state: State, submitted: Submitted, asked: JobRequest, rewrite: Rewrite | None = None
+) -> Response:
+    """What the job's backend answers, once it does; of a good answer what `rewrite` makes of its body."""
     try:
         job = await unless_gone(request, state.waiting.job(submitted.id, None, state.cut))
     except StoreUnavailable as error:  # the job goes on: its id says where to look for it
@@ -81,46 +97,10 @@ async def _run(request: Request, caller: Caller, tier: str | None, key: str | No
     if job.finished_at_ms is None:
         await _abandon(state, submitted, asked)
         raise Draining("This process ends, and the request took longer than it may wait.", retry_after=1)
-    return _answer(job)
+    return answer(job, rewrite)
 
 
 async def _abandon(state: State, submitted: Submitted, asked: JobRequest) -> None:
     """Cancels the job; with an idempotency key it goes on, since whoever sends it again joins it."""
     if asked.idempotency_key is None:
         await state.queue.cancel(submitted.id)
-
-
-def _answer(job: Job) -> Response:
-    headers = {"x-fairlane-job-id": job.id}
-    if job.attempts:
-        headers["x-fairlane-backend"] = job.attempts[-1].backend
-        headers["x-fairlane-queued-ms"] = str(max(0, job.attempts[-1].started_at_ms - job.created_at_ms))
-    if job.state == "succeeded" or (job.error and job.error.code == "backend_error"):
-        return _unchanged(job, headers)
-    return error_response(_error(job), **headers)
-
-
-def _unchanged(job: Job, headers: dict[str, str]) -> Response:
-    status, body = job.status or 502, job.result or b""
-    if status in (429, 503):
-        headers["retry-after"] = str(retry_after_s())
-    if status in _EMPTY:
-        return Response(None, status, headers)
-    return Response(body, status, headers, media_type=_kind(body))
-
-
-def _kind(body: bytes) -> str:
-    """The queue keeps no content type: these servers speak JSON, but what stands before them may not."""
-    return "application/json" if body[:100].lstrip()[:1] in (b"{", b"[", b"") else "text/plain"
-
-
-def _error(job: Job) -> FairlaneError:
-    if job.state == "cancelled":
-        return JobWasCancelled()
-    if job.state == "expired":
-        return Expired()
-    if job.error is None:
-        return FairlaneError()
-    if job.error.code == "lease_lost":
-        return BackendUnreachable("Each dispatcher that ran this request vanished. Send it again.")
-    return _ERRORS.get(job.error.code, BackendUnreachable)(job.error.message)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
-from fairlane.errors import NotFound
-from fairlane.model import Job
+from fairlane.errors import IllegalTransition
+from fairlane.head import Head
+from fairlane.queue.streams import Position
 from producer.api.answers import Json
-from producer.api.documents import EXPLANATION, JOB, PAGE, RESPONSES
+from producer.api.documents import EVENTS, EXPLANATION, JOB, PAGE, RESPONSES
 from producer.api.identity import Tenant
 from producer.api.listing import list_jobs
+from producer.api.owned import own_job
 from producer.api.presence import CLOSED, unless_gone
-from producer.api.state import Shared, State
+from producer.api.state import Shared, accepting
+from producer.api.streaming import stream_response
 from producer.explaining import explain_view
 from producer.jobview import job_view
 
@@ -44,7 +47,7 @@ async def read(
     wait: Annotated[float, Query(ge=0, le=WAIT_MOST_S)] = 0.0,
 ) -> Response:
     """The job as it is; with `wait`, as soon as it is finished, or after so many seconds."""
-    job = await _own(state, tenant, job_id)
+    job = await own_job(state, tenant, job_id)
     if wait and job.finished_at_ms is None and not state.closing.is_set():
         found = await unless_gone(request, state.waiting.job(job_id, wait, state.closing))
         if found is None:
@@ -57,7 +60,7 @@ async def read(
 @router.delete("/{job_id}", responses={200: JOB}, response_model=None)
 async def cancel(state: Shared, tenant: Tenant, job_id: str) -> Response:
     """Cancels the job, in whatever state. Repeatable; a finished job is unchanged."""
-    await _own(state, tenant, job_id)
+    await own_job(state, tenant, job_id)
     await state.queue.cancel(job_id)
     return Json(job_view(await state.queue.inspect.outcome(job_id)))
 
@@ -65,26 +68,35 @@ async def cancel(state: Shared, tenant: Tenant, job_id: str) -> Response:
 @router.post("/{job_id}/requeue", responses={200: JOB}, response_model=None)
 async def requeue(state: Shared, tenant: Tenant, job_id: str) -> Response:
     """Puts a dead job to the end of its line, with fresh attempts."""
-    await _own(state, tenant, job_id)
+    await own_job(state, tenant, job_id)
     await state.queue.requeue(job_id)
     return Json(job_view(await state.queue.inspect.outcome(job_id)))
+
+
+@router.get("/{job_id}/stream", responses={200: EVENTS}, response_model=None)
+async def stream(
+    request: Request,
+    tenant: Tenant,
+    job_id: str,
+    starting_after: Annotated[str | None, Query(max_length=100)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+) -> Response:
+    """A streamed answer from its start, or after a position, as far as it has come, and then as it comes."""
+    state = accepting(request)
+    job = await own_job(state, tenant, job_id)
+    if not Head.decode(job.head).stream:
+        raise IllegalTransition("This job was not asked for as a stream. GET /v1/jobs/{id} has its result.")
+    seen = starting_after or last_event_id
+    after = Position.parse(seen) if seen else None
+    return await stream_response(request, state, job_id, after=after, cancel_on_disconnect=False)
 
 
 @router.get("/{job_id}/explain", responses={200: EXPLANATION}, response_model=None)
 async def explain(state: Shared, tenant: Tenant, job_id: str) -> Response:
     """Why the job waits."""
-    job = await _own(state, tenant, job_id)
+    job = await own_job(state, tenant, job_id)
     why = await state.queue.inspect.explain(job_id)
     pool = await state.queue.pools.by_name(job.pool)
     waits = why.state in ("queued", "delayed")
     estimate = await state.estimates.of(pool, why, job.not_before_ms) if waits else None
     return Json(explain_view(why, pool, await state.estimates.load(pool), estimate))
-
-
-async def _own(state: State, tenant: str, job_id: str) -> Job:
-    """The tenant's job. Raises NotFound also for another's: that it exists is nobody's business."""
-    job = await state.queue.inspect.outcome(job_id)
-    if job.tenant != tenant:
-        raise NotFound()
-    state.promises.heard(job)
-    return job

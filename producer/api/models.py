@@ -1,4 +1,4 @@
-"""`/v1/models`: what can be asked for, which is every pool."""
+"""`/v1/models`: what can be asked for, which is every pool that the caller may use."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from fastapi import APIRouter
 
 from fairlane.errors import ModelNotFound, NotFound
 from producer.api.documents import RESPONSES
-from producer.api.identity import Tenant
+from producer.api.identity import Who
 from producer.api.state import Shared
 
 router = APIRouter(prefix="/v1/models", tags=["models"], responses=RESPONSES)
 
 
 @router.get("")
-async def index(state: Shared, tenant: Tenant) -> dict[str, Any]:
-    """Every model that a pool serves."""
-    return {"object": "list", "data": [_view(pool.name) for pool in await state.queue.pools.all()]}
+async def index(state: Shared, caller: Who) -> dict[str, Any]:
+    """Every model that a pool serves, of those that the caller may use."""
+    names = [pool.name for pool in await state.queue.pools.all()]
+    return {"object": "list", "data": [_view(name) for name in names if caller.may_use(name)]}
 
 
 @router.get("/{model:path}")
-async def read(state: Shared, tenant: Tenant, model: str) -> dict[str, Any]:
+async def read(state: Shared, caller: Who, model: str) -> dict[str, Any]:
     """One model. Its name may hold slashes."""
     try:
-        return _view((await state.queue.pools.by_name(model)).name)
-    except NotFound as error:
-        raise ModelNotFound(f"No pool serves the model {model!r}.") from error
+        found: str | None = (await state.queue.pools.by_name(model)).name
+    except NotFound:
+        found = None
+    if found is None or not caller.may_use(found):
+        raise ModelNotFound(f"No pool serves the model {model!r}.", param="model")
+    return _view(found)
 
 
 def _view(name: str) -> dict[str, Any]:

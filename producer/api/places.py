@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import Response
 
 from fairlane.errors import QueueFull
-from fairlane.model import Job
+from fairlane.model import Job, JobSpec
 from fairlane.queue.pools import Pool
 from producer.api.errors import error_response
+from producer.api.rates import read_rates
 from producer.api.state import State
 from producer.estimate import Estimate
 
@@ -23,9 +24,10 @@ async def place_of(state: State, pool: Pool, job: Job) -> dict[str, str]:
     return _headers(estimate)
 
 
-async def full_response(state: State, pool: Pool, tier: str, full: QueueFull) -> Response:
-    """The refusal, with the place that the job would have had."""
-    return error_response(full, **_headers(await state.estimates.refused(pool, tier)))
+async def full_response(state: State, pool: Pool, spec: JobSpec, full: QueueFull) -> Response:
+    """The refusal, with the place that the job would have had, and what the tenant's rates still allow."""
+    place = _headers(await state.estimates.refused(pool, spec.tier))
+    return error_response(full, **place, **await read_rates(state, pool, spec.tenant))
 
 
 def _headers(estimate: Estimate) -> dict[str, str]:

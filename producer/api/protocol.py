@@ -7,8 +7,8 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fairlane import strictjson
 from fairlane.errors import InvalidRequest
-from producer import strictjson
 from producer.api.errors import error_body
 
 HEAD_BYTES: Final = 64 << 10

@@ -9,12 +9,17 @@ from typing import Annotated
 from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
+from fairlane.accounts import Accounts
+from fairlane.batches import Batches
 from fairlane.errors import Draining
+from fairlane.files import Files
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings
+from producer.api.credentials import Credentials
 from producer.estimate import Estimates
 from producer.intake import Intake
 from producer.promises import Promises
+from producer.streaming import Streams
 from producer.waiting import Waiting
 
 
@@ -26,11 +31,16 @@ class State:
 
     settings: Settings
     queue: Queue
+    accounts: Accounts
+    credentials: Credentials
     intake: Intake
     waiting: Waiting
+    streams: Streams
     estimates: Estimates
     promises: Promises
     registry: CollectorRegistry
+    files: Files
+    batches: Batches
     needs_dispatcher: bool = False
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)

@@ -16,10 +16,12 @@ from fairlane.model import Job, JobSpec, Submitted
 from fairlane.queue.pools import Pool
 from producer.api.answers import Json
 from producer.api.body import MANY, read_json
+from producer.api.credentials import acting_for
 from producer.api.documents import CREATE_BODY, JOB, JOB_OR_LIST, RESPONSES
 from producer.api.errors import error_body, fault_of, retry_after_s
-from producer.api.identity import KeyHeader, TierHeader, Who, same_tenant
+from producer.api.identity import KeyHeader, TierHeader, Who
 from producer.api.places import full_response, place_of
+from producer.api.rates import rate_headers
 from producer.api.state import State, accepting
 from producer.api.wire import JobIn
 from producer.intake import JobRequest
@@ -54,29 +56,29 @@ async def create(request: Request, caller: Who, tier: TierHeader = None, key: Ke
         raise InvalidRequest("The header names another key than the job does.", param="idempotency-key")
     if "jobs" in given:
         return await _create_many(state, caller, _listed(given), tier)
-    asked = _asked(given, caller, tier)
+    asked, caller = _asked(given, caller, tier)
     pool, spec = await state.intake.job(asked, caller)
     try:
         submitted = await state.queue.submit(pool, spec)
     except QueueFull as full:
-        return await full_response(state, pool, spec.tier, full)
+        return await full_response(state, pool, spec, full)
     headers = {"location": f"/v1/jobs/{submitted.id}"}
     view = _bare(submitted)
     with suppress(StoreUnavailable):  # it was taken in: that must be said, whatever else can be
         job = await state.queue.inspect.outcome(submitted.id)
         view = job_view(job)
         headers |= await place_of(state, pool, job)
+        headers |= await rate_headers(state, pool, spec.tenant)
     return Json(view, 202 if submitted.created else 200, headers)
 
 
-def _asked(given: Any, caller: Caller, tier: str | None) -> JobRequest:
-    """Raises InvalidRequest, TenantForbidden."""
+def _asked(given: Any, caller: Caller, tier: str | None) -> tuple[JobRequest, Caller]:
+    """What is asked for, and for whom. Raises InvalidRequest, TenantForbidden."""
     try:
         job = _JOB.validate_python(given)
     except ValidationError as error:
         raise fault_of(error.errors(include_url=False)) from error
-    same_tenant(job.tenant, caller.tenant)
-    return job.request(tier)
+    return job.request(tier), acting_for(caller, job.tenant)
 
 
 def _listed(payload: dict[str, Any]) -> list[Any]:
@@ -99,15 +101,16 @@ async def _create_many(state: State, caller: Caller, given: Sequence[Any], tier:
         if n % BREATH == BREATH - 1:
             await asyncio.sleep(0)
         try:
-            asked = _asked(one, caller, tier)
-            pool = await _pool(state, asked.model, models)
-            spec = state.intake.spec(asked, pool, caller)
+            asked, whom = _asked(one, caller, tier)
+            pool = await _pool(state, whom, asked.model, models)
+            spec = state.intake.spec(asked, pool, whom)
             by_pool.setdefault(pool.code, (pool, {}))[1][n] = spec
         except FairlaneError as error:
             if error.status == 503:  # Redis is away: nothing was taken in, and so it will be for the rest
                 raise
             answers[n] = error
     for pool, specs in by_pool.values():
+        await state.intake.limiting.ensure_all(pool, (spec.tenant for spec in specs.values()))
         answers |= zip(specs, await state.queue.submit_many(pool, specs.values()), strict=True)
     in_order = [answers[n] for n in range(len(given))]
     _check_store(in_order)
@@ -122,11 +125,11 @@ async def _create_many(state: State, caller: Caller, given: Sequence[Any], tier:
     return Json({"jobs": [_answer(answer, jobs) for answer in in_order]}, 202, headers)
 
 
-async def _pool(state: State, model: str, known: dict[str, Found]) -> Pool:
+async def _pool(state: State, caller: Caller, model: str, known: dict[str, Found]) -> Pool:
     """Asks for each model once. Raises ModelNotFound, InvalidRequest."""
     if model not in known:
         try:
-            known[model] = await state.intake.pool(model)
+            known[model] = await state.intake.pool(model, caller)
         except (ModelNotFound, InvalidRequest) as error:
             known[model] = error
     found = known[model]

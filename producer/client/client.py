@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from fairlane.job import Job, JobState, Json
+from producer.client.batches import AsyncBatches
 from producer.client.bulk import CHUNK_JOBS, Bulk, Item, chunks, count_of
+from producer.client.files import AsyncFiles
 from producer.client.finishing import as_completed
 from producer.client.handle import AsyncHandle
+from producer.client.mapping import BUFFER, Asking, Window, requests_of
 from producer.client.session import Session
-from producer.client.submission import Submission, asking, submission
+from producer.client.stream import AsyncStream
+from producer.client.submission import Submission, asking, streamed, submission
 from producer.client.transport import transport_for
 
 Progress = Callable[[int, int | None], object]
@@ -33,7 +37,12 @@ class AsyncClient:
         retry_for_s: float = 60.0,
         namespace: str = "fl",
     ) -> None:
-        self._session = Session(lambda: transport_for(url, api_key, tenant, namespace), retry_for_s)
+        self._talk(Session(lambda: transport_for(url, api_key, tenant, namespace), retry_for_s))
+
+    def _talk(self, session: Session) -> None:
+        self._session = session
+        self.files = AsyncFiles(session)
+        self.batches = AsyncBatches(session)
 
     @asking(submission)
     async def submit(self, asked: Submission) -> AsyncHandle:
@@ -43,6 +52,15 @@ class AsyncClient:
     async def send(self, asked: Submission) -> AsyncHandle:
         """`submit`, of what is ready to be sent."""
         return AsyncHandle(self._session, await self._session.ask(lambda to: to.submit(asked)))
+
+    @asking(submission)
+    def stream(self, asked: Submission) -> AsyncStream:
+        """Submits one job, and yields the chunks of its answer as they come: `async for chunk in client.stream(…)`."""
+        return self.follow(asked)
+
+    def follow(self, asked: Submission) -> AsyncStream:
+        """`stream`, of what is ready to be sent."""
+        return AsyncStream(self._session, streamed(asked))
 
     async def submit_many(
         self, items: Iterable[Item], *, progress: Progress | None = None, chunk: int = CHUNK_JOBS
@@ -77,6 +95,39 @@ class AsyncClient:
         One whose job was refused, or cannot be found any more, is yielded too: its `result` raises why.
         """
         return as_completed(self._session, handles, timeout)
+
+    async def map(
+        self,
+        fn_or_requests: Asking,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,  # noqa: ASYNC109
+        buffersize: int = BUFFER,
+        return_exceptions: bool = False,
+    ) -> AsyncGenerator[Json]:
+        """The answers to many requests, in their order, as `concurrent.futures.Executor.map` gives results.
+
+        Takes the requests themselves (dicts with the arguments of `submit`, or JobRequests), or a function and the
+        items that it makes requests of: `map(lambda text: {"model": "m", "prompt": text}, texts)`. At most `buffersize`
+        of them are under way, or answered and not yet taken; so items may be endless.
+
+        A request without a good answer raises what `result` would, when its turn comes; with `return_exceptions` the
+        error stands in the answer's place. At an error, after `timeout` seconds since the first answer was asked for
+        (WaitTimeout), and when it is closed before the end, the jobs that are under way are cancelled.
+        """
+        window = self.window(buffersize, timeout, return_exceptions=return_exceptions)
+        try:
+            for request in requests_of(fn_or_requests, iterables):
+                await window.add(request)
+                if window.full:
+                    yield await window.take()
+            while window:
+                yield await window.take()
+        finally:
+            await window.close()
+
+    def window(self, buffersize: int, timeout_s: float | None, *, return_exceptions: bool) -> Window:
+        """What `map` works with, for those who drive it themselves."""
+        return Window(self._session, buffersize, timeout_s, return_exceptions=return_exceptions)
 
     def get(self, job_id: str) -> AsyncHandle:
         """The handle of a job that was submitted before, by whatever client. Nothing is asked yet."""

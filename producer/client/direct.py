@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
 
 from fairlane.accounts import Caller
-from fairlane.errors import FairlaneError, NotSupported
+from fairlane.errors import FairlaneError, IllegalTransition, NotSupported
+from fairlane.head import Head
 from fairlane.job import Job, Json
 from fairlane.model import JobSpec
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.queue.streams import Position
+from producer.client.archive import Archive, no_archive
+from producer.client.sse import PULSE, Event, event_of, whole_answer
 from producer.client.submission import Submission
 from producer.client.transport import Page
 from producer.estimate import Estimates
 from producer.explaining import explain_view
 from producer.intake import Intake
 from producer.jobview import job_view
+from producer.streaming import Ended, Pause, Streams
 from producer.waiting import Waiting
 
 
@@ -27,6 +32,7 @@ class _Opened:
     queue: Queue
     intake: Intake
     waiting: Waiting
+    streams: Streams
     estimates: Estimates
 
 
@@ -70,6 +76,30 @@ class RedisTransport:
         found = await (to.waiting.job(job_id, wait_s) if wait_s else to.queue.inspect.outcome(job_id))
         return Job.parse(job_view(found))
 
+    @property
+    def archive(self) -> Archive:
+        no_archive()
+
+    async def events(self, job_id: str, after: str | None) -> AsyncGenerator[Event]:
+        to = await self._open()
+        if not Head.decode((await to.queue.inspect.outcome(job_id)).head).stream:
+            raise IllegalTransition("This job was not submitted with `stream=True`. Ask for its result.")
+        start = Position.parse(after) if after else None
+        heard = False
+        async with aclosing(to.streams.events(job_id, start)) as items:
+            async for item in items:
+                if isinstance(item, Ended):
+                    if not (heard or start) and item.job.result:
+                        for event in whole_answer(item.job.result):
+                            yield event
+                elif isinstance(item, Pause):
+                    yield PULSE
+                else:
+                    heard = True
+                    for event in item:
+                        # a backend may have ids of its own
+                        yield replace(event_of(event.data), id=str(event.position))
+
     async def cancel(self, job_id: str) -> Job:
         to = await self._open()
         await to.queue.cancel(job_id)
@@ -102,7 +132,9 @@ class RedisTransport:
                 queue = await Queue.open(self._url, namespace=self._namespace)
                 self._stack.push_async_callback(queue.close)
                 signals = await self._stack.enter_async_context(queue.signals())
-                self._opened = _Opened(queue, Intake(queue), Waiting(queue, signals), Estimates(queue))
+                self._opened = _Opened(
+                    queue, Intake(queue), Waiting(queue, signals), Streams(queue, signals), Estimates(queue)
+                )
             return self._opened
 
     @staticmethod

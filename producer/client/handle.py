@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fairlane.errors import FairlaneError, JobCancelled, JobExpired, JobFailed
+from fairlane.errors import FairlaneError
 from fairlane.job import Job, JobState, Json
+from producer.client.outcome import result_of
 from producer.client.session import Session
+from producer.client.stream import AsyncStream
 
 
 class AsyncHandle:
@@ -61,6 +63,13 @@ class AsyncHandle:
         """The body of the backend's answer. Raises JobFailed, JobCancelled, JobExpired; WaitTimeout."""
         return result_of(await self.wait(timeout))
 
+    def stream(self, after: str | None = None) -> AsyncStream:
+        """The chunks of a job that was submitted with `stream=True`, from the start or after the event `after`.
+
+        The job goes on, whether they are read or not.
+        """
+        return AsyncStream(self._session, self.id, after)
+
     def saw(self, job: Job) -> Job:
         """Remembers an outcome."""
         if job.finished:
@@ -70,16 +79,3 @@ class AsyncHandle:
     def __repr__(self) -> str:
         what = f"refused: {self.error}" if self.error else self._id
         return f"<{type(self).__name__} {what}>"
-
-
-def result_of(job: Job) -> Json:
-    """The answer's body of a finished job. Raises JobFailed, JobCancelled, JobExpired."""
-    match job.state:
-        case "succeeded":
-            return None if job.result is None else job.result.body
-        case "cancelled":
-            raise JobCancelled(job)
-        case "expired":
-            raise JobExpired(job)
-        case _:
-            raise JobFailed(job)

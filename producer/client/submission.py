@@ -98,6 +98,12 @@ def submission(
     return Submission.of(request, tenant)
 
 
+def streamed(asked: Submission) -> Submission:
+    """The same, with an answer that comes chunk by chunk. Raises InvalidRequest."""
+    request = asked.request
+    return Submission.of(replace(request, body={**request.body, "stream": True}), asked.tenant)
+
+
 def asking(
     make: Callable[P, Submission],
 ) -> Callable[[Callable[[Self_, Submission], T]], Callable[Concatenate[Self_, P], T]]:

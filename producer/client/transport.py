@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fairlane.errors import FairlaneError, InvalidRequest
 from fairlane.job import Job, Json
+from producer.client.archive import Archive
+from producer.client.sse import Event
 from producer.client.submission import Submission
 
 HTTP: Final = ("http", "https")
@@ -29,6 +31,11 @@ class Transport(Protocol):
     most_waits: int
     """How many calls of `job` with a wait it bears at once."""
 
+    @property
+    def archive(self) -> Archive:
+        """Files and batches. Raises NotSupported."""
+        ...
+
     async def submit(self, asked: Submission) -> str:
         """The job's id."""
         ...
@@ -39,6 +46,13 @@ class Transport(Protocol):
 
     async def job(self, job_id: str, wait_s: float = 0.0) -> Job:
         """The job as it is; with `wait_s` (up to 60 s) as soon as it is finished, or after that time."""
+        ...
+
+    def events(self, job_id: str, after: str | None) -> AsyncGenerator[Event]:
+        """The answer of a job that streams, event by event, after the one with the id `after`, while it comes.
+
+        Comments say that it waits. An error of the job is raised, or said in an event.
+        """
         ...
 
     async def cancel(self, job_id: str) -> Job:

@@ -14,14 +14,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import httpx
 import pytest
 
 from dispatcher.backends.answer import Answer
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
-from tests.api.door import CHAT, JOB, Raw, read_answer, request_bytes
-from tests.dispatcher.scripted import PATIENCE_S, Script, answer, hang, make_worker, until, working
+from tests.api.door import ANN, CHAT, JOB, Raw, Served, read_answer, request_bytes
+from tests.api.reading import STREAM, Read, follow
+from tests.dispatcher.scripted import PATIENCE_S, Script, answer, hang, make_worker, speak, until, working
 from tests.servers import ValkeyServer
 
 DRAIN_S = 2
@@ -126,6 +128,32 @@ async def test_what_takes_longer_than_the_grace_time_is_told_and_cancelled(
         assert DRAIN_S - 0.5 <= time.monotonic() - began < DRAIN_S + 2
         await until(lambda: _is(script.aborted == script.calls))
         assert await process.ended(PATIENCE_S) == 0
+
+
+async def test_a_stream_may_end_within_the_grace_time_and_is_told_and_followed_elsewhere_after_it(
+    process: Process, door: Served, queue: Queue, pool: Pool, signals: Signals, script: Script
+) -> None:
+    events = [b"data: %d\n\n" % n for n in range(1, 40)]
+    script.then(speak(script, *events[:5], every_s=0.2), speak(script, *events, every_s=0.1))
+    async with working(make_worker(queue, pool, script), signals), open_stream(process) as short:
+        await short.until(lambda: bool(short.events))
+        async with open_stream(process) as long:
+            await long.until(lambda: bool(long.events))
+            process.told_to_end()
+            assert (await short.all()).events == events[:5]
+            await long.all()
+        assert long.error["code"] == "draining"
+        rest = await follow(door, long.job_id, after=long.ids[-1])
+        assert long.events[:-1] + rest.events == events
+    assert await process.ended(PATIENCE_S) == 0
+
+
+@asynccontextmanager
+async def open_stream(process: Process) -> AsyncIterator[Read]:
+    client = httpx.AsyncClient(verify=False, trust_env=False, timeout=30)
+    url = f"http://127.0.0.1:{process.port}/v1/chat/completions"
+    async with client, client.stream("POST", url, json=STREAM, headers=ANN) as response:
+        yield Read(response)
 
 
 async def test_an_idle_one_ends_at_once(process: Process) -> None:

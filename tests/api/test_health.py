@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlane.errors import FairlaneError, InvalidRequest
+from fairlane.process import PortInUse
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.settings import Settings
@@ -81,18 +82,24 @@ async def test_metrics_are_prometheus_text(http: httpx.AsyncClient, pool: Pool) 
 
 
 @pytest.mark.parametrize(
-    ("options", "auth", "says"),
-    [
-        (ApiOptions(host="0.0.0.0"), "open", "loopback only"),
-        (ApiOptions(host="::"), "open", "loopback only"),
-        (ApiOptions(), "keys", "--auth open"),
-    ],
+    "host",
+    ["0.0.0.0", "::"],
 )
-def test_it_does_not_start_where_anyone_could_be_anyone(
-    valkey: ValkeyServer, options: ApiOptions, auth: str, says: str
+def test_it_does_not_start_where_anyone_could_be_anyone(valkey: ValkeyServer, host: str) -> None:
+    with pytest.raises(InvalidRequest, match="loopback only"):
+        start(ApiOptions(host=host), redis_url=valkey.url, namespace=None, auth="open")
+
+
+async def test_with_keys_it_may_be_reached_from_everywhere(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InvalidRequest, match=says):
-        start(options, redis_url=valkey.url, namespace=None, auth=auth)
+    monkeypatch.setenv("FAIRLANE_AUTH", "keys")
+    taken = await asyncio.start_server(lambda *_: None, "0.0.0.0", 0)
+    options = ApiOptions(host="0.0.0.0", port=taken.sockets[0].getsockname()[1])
+    with pytest.raises(PortInUse):  # which is looked at last
+        await asyncio.to_thread(start, options, redis_url=valkey.url, namespace=None, auth=None)
+    taken.close()
+    await taken.wait_closed()
 
 
 def test_it_does_not_start_without_a_redis_to_go_to() -> None:
@@ -112,7 +119,7 @@ async def test_it_says_so_when_its_port_is_taken(valkey: ValkeyServer) -> None:
 async def test_a_fault_of_our_own_is_an_error_in_the_same_shape(
     http: httpx.AsyncClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def breaks(model: str) -> None:
+    async def breaks(model: str, caller: object) -> None:
         raise RuntimeError("a bug")
 
     state: State = app.state.fairlane

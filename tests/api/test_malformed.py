@@ -14,7 +14,7 @@ from fairlane.queue.pools import Pool
 from tests.api.door import CHAT, JOB, refused, submit
 
 JSON = {"content-type": "application/json"}
-PATHS = ("/v1/jobs", "/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+PATHS = ("/v1/jobs", "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 LIMIT = 100_000
 pytestmark = pytest.mark.parametrize("settings", [{"max_body_bytes": LIMIT}], indirect=True)
 
@@ -82,7 +82,7 @@ WRONG_FIELDS: list[dict[str, Any]] = [
     {"model": None}, {"model": 7}, {"model": ""}, {"model": "x" * 257}, {"model": "a\nb"}, {"model": ["llama"]},
     {"endpoint": "/v1/nothing"}, {"endpoint": "/v1/chat/completions?x"}, {"endpoint": "../secret"}, {"endpoint": 1},
     {"body": None}, {"body": []}, {"body": "x"}, {"body": {"model": "other"}}, {"body": {"model": None}},
-    {"body": {"stream": True}}, {"body": {"stream": "yes"}},
+    {"body": {"stream": 1}}, {"body": {"stream": "yes"}},
     {"tier": 1}, {"tenant": "a b"}, {"tenant": ""}, {"tenant": 1}, {"tenant": "ann\n"},
     {"idempotency_key": ""}, {"idempotency_key": "k" * 513}, {"idempotency_key": 1},
     {"delay_s": -1}, {"delay_s": "1"}, {"delay_s": True}, {"delay_s": 1e12}, {"delay_s": 10**400},

@@ -69,7 +69,8 @@ def served_url(valkey: ValkeyServer) -> Iterator[str]:
         await set_gate(queue, pool, "b1", 1000)
         script = Script()
         script.then(answer(Answer(200, b'{"object":"chat.completion"}')))
-        app = create_app(Settings(redis_url=valkey.url, namespace=namespace, auth="open"))
+        kept = f"memory://{namespace}"
+        app = create_app(Settings(redis_url=valkey.url, namespace=namespace, auth="open", files_url=kept))
         async with (
             queue.signals() as signals,
             working(make_worker(queue, pool, script), signals),
@@ -100,12 +101,16 @@ OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operation
 def test_every_answer_is_documented_and_none_is_a_fault_of_ours(served_url: str, name: str) -> None:
     """Requests as the document asks for them; half of those that name a job or a model name one that is there."""
     job = httpx.post(f"{served_url}/v1/jobs", json=JOB, trust_env=False).json()
+    asked = {"model": "llama", "input": "Hello", "background": True}
+    response = httpx.post(f"{served_url}/v1/responses", json=asked, trust_env=False).json()
 
     @TRIES
     @given(OPERATIONS[name].as_strategy(generation_mode=GenerationMode.POSITIVE), st.booleans())
     def check(case: schemathesis.Case, real: bool) -> None:
         if real and "job_id" in case.path_parameters:
             case.path_parameters["job_id"] = job["id"]
+        if real and "response_id" in case.path_parameters:
+            case.path_parameters["response_id"] = response["id"]
         if real and isinstance(case.body, dict):
             case.body["model"] = "llama"
         case.validate_response(case.call(base_url=served_url, timeout=30), checks=CHECKS)
@@ -133,9 +138,19 @@ def test_the_document_names_every_path_and_no_422(served_url: str) -> None:
         "/v1/jobs/{job_id}",
         "/v1/jobs/{job_id}/requeue",
         "/v1/jobs/{job_id}/explain",
+        "/v1/jobs/{job_id}/stream",
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/embeddings",
+        "/v1/responses",
+        "/v1/responses/{response_id}",
+        "/v1/responses/{response_id}/cancel",
+        "/v1/files",
+        "/v1/files/{file_id}",
+        "/v1/files/{file_id}/content",
+        "/v1/batches",
+        "/v1/batches/{batch_id}",
+        "/v1/batches/{batch_id}/cancel",
         "/v1/models",
         "/v1/models/{model}",
         "/health/live",

@@ -8,7 +8,11 @@ import sys
 
 import pytest
 
-from fairlane import AsyncClient, Client
+from fairlane import AsyncBatchHandle, AsyncClient, AsyncHandle, BatchHandle, Client, Handle
+from fairlane.testing import AsyncFakeClient, FakeClient
+from producer.client.batches import AsyncBatches
+from producer.client.files import AsyncFiles
+from producer.client.sync_batches import Batches, Files
 
 WITHOUT = """
 import sys
@@ -35,6 +39,11 @@ def test_redis_needs_no_httpx() -> None:
     assert "StoreUnavailable" in ran(WITHOUT + use).splitlines()[-1]
 
 
+def test_a_fake_needs_no_httpx() -> None:
+    use = "from fairlane.testing import FakeClient\nprint(FakeClient().submit(model='m', prompt='x').wait().state)"
+    assert ran(WITHOUT + use) == "succeeded"
+
+
 def test_a_missing_httpx_is_named_with_what_to_do() -> None:
     said = ran(WITHOUT + "from fairlane import Client\nClient('http://127.0.0.1:1')")
     assert "pip install 'fairlane[client]'" in said.splitlines()[-1]
@@ -47,8 +56,20 @@ def test_help_shows_what_submit_takes(kind: type) -> None:
     assert "idempotency_key" in (kind.submit.__doc__ or "")  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_sync_client_has_all_that_the_async_one_has() -> None:
+@pytest.mark.parametrize(
+    ("face", "behind", "inner"),
+    [
+        (Client, AsyncClient, {"send", "bulk", "follow", "window"}),
+        (Handle, AsyncHandle, {"decided", "saw"}),
+        (Batches, AsyncBatches, {"send", "create"}),
+        (BatchHandle, AsyncBatchHandle, {"parts"}),
+        (Files, AsyncFiles, {"send", "parts"}),
+        (FakeClient, AsyncFakeClient, set[str]()),
+    ],
+)
+def test_the_sync_client_has_all_that_the_async_one_has(face: type, behind: type, inner: set[str]) -> None:
     def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")} - {"send", "bulk"}
+        return {name for name in vars(kind) if not name.startswith("_")}
 
-    assert public(Client) == public(AsyncClient)
+    attributes = {"id", "error"}
+    assert public(face) - attributes == public(behind) - inner - attributes

@@ -91,7 +91,6 @@ REFUSALS: list[tuple[dict[str, Any], type[FairlaneError]]] = [
     ({"timeout_s": "soon"}, InvalidRequest),
     ({"max_attempts": 0}, InvalidRequest),
     ({"endpoint": "/v1/images"}, InvalidRequest),
-    ({"stream": True}, InvalidRequest),
     ({"prompt": "x" * (9 << 20)}, PayloadTooLarge),
 ]
 

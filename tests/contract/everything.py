@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from fairlane.accounts import Accounts
 from fairlane.clock import ManualClock
+from fairlane.files import Files
 from fairlane.model import BackendSpec, JobError, Limits, Policy, Settlement, Usage
 from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+from fairlane.queue.streams import Chunk
 from tests.contract.acts import REFUSED, open_backend, set_gate, spec, take, take_one
+from tests.contract.shop import Shop
 
 TIMEOUT = JobError("timeout", "It took too long.")
 
@@ -43,6 +48,9 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     good, bad, dead, lost, cancelled, back, *_ = [lease for lease in leases if lease.tenant == "ann"]
     yield "renew"
     await queue.renew(pool, leases)
+    yield "append"
+    assert await queue.append(pool, [(good.id, Chunk(good.token, 1, 1, b"data: 1\n\n"))]) == ["ok"]
+    await queue.inspect.chunks(pool, good.id)
     yield "settle"
     await queue.settle(pool, good, "succeeded", status=200, result=b"1", usage=Usage(3, 4))
     await queue.settle(pool, bad, "failed", error=TIMEOUT)
@@ -98,8 +106,57 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
         await queue.inspect.index(pool, index)
     yield "cancel what was moved"
     assert await queue.cancel(moved) == "cancelled"
+    yield "accounts"
+    await account_acts(queue, pool)
     yield "drain a backend"
     for act in ("drain", "undrain", "down"):
         await queue.set_backend(pool, "b1", act)
     await set_gate(queue, pool, "b1", 100)
     assert (await take_one(queue, pool)).backend == "b1"
+    yield "files"
+    await file_acts(queue, clock)
+    yield "batches"
+    await batch_acts(queue, clock)
+
+
+async def batch_acts(queue: Queue, clock: ManualClock) -> None:
+    """Each act of the batches: one is answered, one is cancelled."""
+    shop = Shop(queue, await queue.pools.open("llama", Policy()), clock, "memory://every-act")
+    await open_backend(queue, shop.pool, "b1", 100)
+    first, second = await shop.create(2), await shop.create(2)
+    await shop.steps(2)
+    assert await shop.answer(2) == 2
+    await shop.batches.cancel("ann", second.id)
+    await shop.steps(8)
+    assert len(await shop.batches.list("ann")) == 2
+    assert (await shop.view(first)).completed + (await shop.view(second)).completed == 2
+
+
+async def file_acts(queue: Queue, clock: ManualClock) -> None:
+    """Each act of the files, with what it may find."""
+    files = Files(queue, "memory://every-act")
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    first, second = [await files.put("ann", "f", "batch", content(), 9, expires_after_s=n) for n in (1, 3600)]
+    await files.hold(await files.new_id())
+    assert len((await files.list("ann")).files) == 2
+    await files.delete("ann", second.id)
+    clock.advance(600_000)
+    assert await files.sweep() == 2
+    assert (await files.list("ann", after=first.id, order="asc")).files == []
+
+
+async def account_acts(queue: Queue, pool: Pool) -> None:
+    """Each act of tenants and keys."""
+    accounts = Accounts(queue)
+    await accounts.create_tenant("eve", {"weight": 2, "tiers": "flex"})
+    await accounts.set_tenant("eve", {"weight": "1", "tiers": "all"})
+    assert len((await accounts.tenants())[0]) == 1
+    key, secret = await accounts.create_key("eve", lasts_s=60)
+    assert (await accounts.authenticate(secret)).tenant == "eve"
+    await accounts.rotate(key.prefix)
+    await accounts.revoke(key.prefix)
+    assert len(await accounts.keys("eve")) == 2
+    assert (await queue.inspect.allowance(pool, "eve")).limits.weight == 1

@@ -16,7 +16,7 @@ from fairlane.queue.replies import kept_spec
 Kind = Literal["hash", "zset", "stream", "string"]
 KINDS: Final[dict[str, Kind]] = {
     "pool": "hash", "class": "hash", "prefixes": "hash", "tenant": "hash", "backend": "hash", "job": "hash",
-    "line": "stream", "events": "stream",
+    "line": "stream", "events": "stream", "chunks": "stream",
     "rejoin": "zset", "ring": "zset", "shelf": "zset", "left": "zset", "oldest": "zset", "held": "zset",
     "leases": "zset", "due": "zset", "deadlines": "zset", "moves": "zset", "done": "zset", "dead": "zset",
     "history": "zset",
@@ -122,7 +122,10 @@ def _keep(s: Snapshot, name: str, value: Any, ttl: int) -> None:
         case "zset":
             s.zsets[name] = {member.decode(): score for member, score in value}
         case "stream":
-            s.streams[name] = [(i.decode(), {k.decode(): v.decode() for k, v in f.items()}) for i, f in value]
+            if name.startswith("chunks:"):
+                assert ttl > 0, f"{name} would stay for ever"
+            entries = [(i.decode(), {k.decode(): v.decode(errors="replace") for k, v in f.items()}) for i, f in value]
+            s.streams[name] = entries
         case "string":
             assert ttl > 0, f"{name} would stay for ever"
 

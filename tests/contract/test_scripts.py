@@ -20,7 +20,10 @@ PARTS = sorted(entry.name for entry in (LUA / "lib").iterdir())
 WALKS = {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "SMEMBERS", "RANDOMKEY", "SORT", "FLUSHALL", "FLUSHDB"}
 # Where a command has its keys, or its channel, if not in its first argument only.
 FIRST = slice(1)
-WHERE = {"DEL": slice(None), "RENAME": slice(2), "XINFO": slice(1, 2), "TIME": slice(0)}
+WHERE = {
+    "DEL": slice(None), "RENAME": slice(2), "XINFO": slice(1, 2), "XGROUP": slice(1, 2), "XREADGROUP": slice(-2, -1),
+    "TIME": slice(0),
+}  # fmt: skip
 HEADER = ("KEYS[1]", "ARGV", "returns", "errors", "events", "cost")
 
 

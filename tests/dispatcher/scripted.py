@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dispatcher.backends.answer import Answer
+from dispatcher.backends.call import Hear
 from dispatcher.backends.known import Backends
 from dispatcher.meters import Meters
 from dispatcher.worker import Worker, WorkerOptions
@@ -37,18 +38,20 @@ class Script:
         self.running = 0
         self.most = 0
         self.aborted: list[str] = []
+        self.hear: Hear | None = None  # of the call that began last
         self.began = asyncio.Event()
 
     def then(self, *acts: Act) -> None:
         self.acts = list(acts)
 
-    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+    async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
         act = self.acts.pop(0) if len(self.acts) > 1 else self.acts[0]
         self.calls.append(job_id)
         self.bodies.append(body)
         self.running += 1
         self.most = max(self.most, self.running)
         self.began.set()
+        self.hear = hear
         try:
             return await act()
         except asyncio.CancelledError:
@@ -65,6 +68,22 @@ def answer(given: Answer, after_s: float = 0.0) -> Act:
     async def act() -> Answer:
         await asyncio.sleep(after_s)
         return given
+
+    return act
+
+
+def speak(script: Script, *parts: bytes, every_s: float = 0.0, fault: Exception | None = None) -> Act:
+    """Streams these parts, one after the other, and then ends as it should, or with a fault."""
+
+    async def act() -> Answer:
+        hear = script.hear
+        assert hear is not None
+        for part in parts:
+            await asyncio.sleep(every_s)
+            hear(part)
+        if fault:
+            raise fault
+        return Answer(200, b"".join(parts), streamed=True)
 
     return act
 

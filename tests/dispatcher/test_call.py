@@ -106,6 +106,59 @@ async def test_the_answer_comes_back_unchanged() -> None:
     assert sent == b'{"a": 1}'
 
 
+STREAM = Head("/v1/completions", "llama", stream=True)
+SSE = "content-type: Text/Event-Stream; charset=utf-8"
+
+
+async def test_a_stream_is_handed_on_while_it_comes_and_is_the_answer_too() -> None:
+    heard: list[bytes] = []
+    go_on = asyncio.Event()
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: 27\r\n{SSE}\r\n\r\n".encode() + b"data: 1\n\nda")
+        await writer.drain()
+        await go_on.wait()
+        writer.write(b'ta: {"usage": 1}')
+
+    async with serving(reply) as (url, _), calling(url) as backend:
+        call = asyncio.create_task(backend.call("job_1", STREAM, b"{}", heard.append))
+        async with asyncio.timeout(5):
+            while b"".join(heard) != b"data: 1\n\nda":
+                await asyncio.sleep(0.001)
+        go_on.set()
+        answer = await call
+    assert b"".join(heard) == answer.body == b'data: 1\n\ndata: {"usage": 1}'
+    assert (answer.status, answer.streamed) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "kind"),
+    [(STREAM, 200, "content-type: application/json"), (STREAM, 400, SSE), (STREAM, 200, "x: y"), (HEAD, 200, SSE)],
+    ids=["JSON", "a refusal", "no type", "not asked for"],
+)
+async def test_what_is_no_stream_is_not_handed_on(head: Head, status: int, kind: str) -> None:
+    heard: list[bytes] = []
+    async with serving(says(http(status, b"data: 1\n\n", kind))) as (url, _), calling(url) as backend:
+        answer = await backend.call("job_1", head, b"{}", heard.append)
+    assert (heard, answer) == ([], Answer(status, b"data: 1\n\n"))
+
+
+@pytest.mark.parametrize(
+    ("events", "usage"),
+    [
+        ([b'{"usage": {"prompt_tokens": 5, "completion_tokens": 7}}', b"[DONE]"], Usage(5, 7)),
+        ([b'{"usage": {"prompt_tokens": 5, "completion_tokens": 1}}'] * 9 + [b'{"usage": null}'] * 9, Usage(5, 1)),
+        ([b'{"response": {"usage": {"input_tokens": 2, "output_tokens": 3}}}'], Usage(2, 3)),
+        ([b'{"usage": "?"}', b'{"usage": '], None),
+        ([], None),
+    ],
+    ids=["last", "not the last", "a response's", "broken", "none"],
+)
+def test_a_streams_usage_is_the_last_that_it_reports(events: list[bytes], usage: Usage | None) -> None:
+    text = b"".join(b"data: %b\n\n" % event for event in events)
+    assert Answer(200, text, streamed=True).usage == usage
+
+
 @pytest.mark.parametrize("status", [302, 400, 404, 429, 500, 503])
 async def test_any_status_is_an_answer_and_no_redirect_is_followed(status: int) -> None:
     reply = says(http(status, b"why", "retry-after: 7", "location: http://127.0.0.1:9/"))
@@ -264,6 +317,11 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 )  # fmt: skip
 def test_usage_that_is_not_reported_is_none(body: bytes) -> None:
     assert Answer(200, body).usage is None
+
+
+@pytest.mark.parametrize("body", [b'{"usage": %b}', b'{"type": "response.completed", "response": {"usage": %b}}'])
+def test_usage_of_a_response_has_names_of_its_own(body: bytes) -> None:
+    assert Answer(200, body % b'{"input_tokens": 5, "output_tokens": 7}').usage == Usage(5, 7)
 
 
 def test_a_url_may_end_with_v1() -> None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from dispatcher.backends.answer import Answer, CallFailed
+from dispatcher.backends.call import Hear
 from dispatcher.policy.ejection import ERRORS_MOST
 from fairlane.head import Head
 from fairlane.model import BackendSpec, JobSpec, Policy
@@ -197,7 +198,7 @@ class Poisoned(Script):
         self._fault = fault
         self.failed = 0
 
-    async def call(self, job_id: str, head: Head, body: bytes) -> Answer:
+    async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
         if b"eve" not in body:
             return await super().call(job_id, head, body)
         self.failed += 1

@@ -15,6 +15,7 @@ from dispatcher.backends.families import FAMILIES
 from dispatcher.backends.known import Backends
 from dispatcher.meters import Meters
 from dispatcher.worker import Worker, WorkerOptions
+from fairlane.head import Head
 from fairlane.model import BackendSpec, Job, JobSpec, Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -28,6 +29,7 @@ from tests.dispatcher.scripted import (
     finished,
     in_state,
     make_worker,
+    speak,
     submit,
     until,
     working,
@@ -210,3 +212,18 @@ async def test_a_server_that_refuses_the_field_serves_all_the_same(
     assert [job.status for job in jobs] == [400] * 2 + [200] * 5
     assert {len(job.attempts) for job in jobs} == {1}
     assert (await queue.inspect.backend(pool, "b1")).no_priority
+
+
+async def test_a_stream_that_is_refused_for_its_place_is_sent_again_and_comes_whole(
+    queue: Queue, pool: Pool, signals: Signals, script: Script
+) -> None:
+    await observe(queue, pool, "vllm")
+    events = [b"data: 1\n\n", b"data: 2\n\n"]
+    script.then(answer(REFUSAL), speak(script, *events))
+    async with working(make_worker(queue, pool, script), signals):
+        head = Head("/v1/chat/completions", "llama", stream=True).encode()
+        id_ = (await queue.submit(pool, JobSpec("ann", "default", b"{}", head))).id
+        assert (await finished(queue, id_)).result == b"".join(events)
+    assert [priority_of(body) is None for body in script.bodies] == [False, True]
+    page = await queue.inspect.chunks(pool, id_)
+    assert b"".join(text for _, text in page.chunks) == b"".join(events)

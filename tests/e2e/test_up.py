@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,17 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_with_keys_only_who_has_one_comes_in(tmp_path: Path) -> None:
+    with running(tmp_path, "--auth", "keys") as up:
+        assert up.chat().status_code == 401
+        redis = json.loads((tmp_path / "up.json").read_text())["redis_url"]
+        fairlane = [sys.executable, "-m", "fairlane.cli"]
+        run = partial(subprocess.check_output, text=True, env=os.environ | {"FAIRLANE_REDIS_URL": redis})
+        run([*fairlane, "tenants", "create", "ann"])
+        up.client.headers["authorization"] = f"Bearer {run([*fairlane, 'keys', 'create', 'ann']).strip()}"
+        assert up.chat().status_code == 200
 
 
 def test_it_serves_and_ends_in_order(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ VALUES = st.recursive(
 FIELDS = (
     *("model", "prompt", "input", "messages", "n", "stop", "seed", "priority", "temperature", "top_p"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "stream", "stream_options"),
-    *("encoding_format", "dimensions"),
+    *("encoding_format", "dimensions", "instructions", "max_output_tokens", "text", "tools", "tool_choice", "metadata"),
 )
 GOOD = {"prompt": "x", "input": "x", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
 
@@ -36,7 +36,7 @@ def calls(server: Server) -> Iterator[httpx.Client]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    path=st.sampled_from(["/v1/completions", "/v1/chat/completions", "/v1/embeddings"]),
+    path=st.sampled_from(["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/responses"]),
     fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3),
 )
 def test_no_field_of_a_body_can_break_the_server(calls: httpx.Client, path: str, fields: dict[str, object]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.affinity import BLOCKS, prefixes
 from fairlane.queue.checks import MOST_HASHES
-from producer.affinity import BLOCKS, prefixes
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 JSON = st.recursive(
@@ -60,6 +60,16 @@ def test_a_prompt_shorter_than_a_block_has_none_and_no_prompt_has_more_than_may_
 
 def test_an_embedding_has_none() -> None:
     assert prefixes("/v1/embeddings", {"model": "llama", "input": "x" * 1000}) == ()
+
+
+def test_a_response_has_those_of_its_input_and_instructions() -> None:
+    def response(given: Any, instructions: str = "s" * 300) -> tuple[str, ...]:
+        return prefixes("/v1/responses", {"model": "llama", "instructions": instructions, "input": given})
+
+    text = "u" * 1000
+    assert response(text) == response([{"role": "user", "content": text}]) == chat("s" * 300, text)
+    assert common(response(text), response("v" * 1000)) == 1
+    assert common(response(text), response(text, instructions="t" * 300)) == 0
 
 
 def test_a_text_is_the_same_prompt_as_one_part_with_it() -> None:

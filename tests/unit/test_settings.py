@@ -46,6 +46,28 @@ def test_what_is_wrong_is_named(name: str, value: str, monkeypatch: pytest.Monke
         load()
 
 
+@pytest.mark.parametrize(
+    ("redis_url", "broker_url"),
+    [
+        ("redis://:a%2Fb@host:1/0", "redis://:a%2Fb@host:1/1"),
+        ("rediss://host", "rediss://host/1"),
+        ("redis://host/1", "redis://host/2"),
+    ],
+)
+def test_celery_gets_another_database_of_the_same_server(redis_url: str, broker_url: str) -> None:
+    assert load(redis_url=redis_url).broker_url == broker_url
+
+
+@pytest.mark.parametrize("redis_url", [None, "redis+cluster://host:1", "redis+sentinel://host:1/main/0", "unix:///x"])
+def test_celery_needs_a_broker_of_its_own_without_a_single_server(
+    redis_url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest, match="FAIRLANE_CELERY_BROKER_URL"):
+        assert load(redis_url=redis_url).broker_url
+    monkeypatch.setenv("FAIRLANE_CELERY_BROKER_URL", "redis://broker/3")
+    assert load(redis_url=redis_url).broker_url == "redis://broker/3"
+
+
 @pytest.mark.parametrize("text", [None, "x = = 1"])
 def test_a_file_that_cannot_be_read_is_said(text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "fairlane.toml"
@@ -54,3 +76,16 @@ def test_a_file_that_cannot_be_read_is_said(text: str | None, tmp_path: Path, mo
     monkeypatch.setenv("FAIRLANE_CONFIG", str(file))
     with pytest.raises(InvalidRequest, match=r"fairlane\.toml"):
         load()
+
+
+def test_the_header_of_gateways_is_one_that_means_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLANE_TRUSTED_TENANT_HEADER", "X-OpenWebUI-User-Email")
+    assert load().trusted_tenant_header == "x-openwebui-user-email"
+    for wrong in ("Authorization", "a b", "a:", "", "x" * 65, "x_y", "Idempotency-Key", "X-Fairlane-Tenant"):
+        monkeypatch.setenv("FAIRLANE_TRUSTED_TENANT_HEADER", wrong)
+        with pytest.raises(InvalidRequest, match="FAIRLANE_TRUSTED_TENANT_HEADER"):
+            load()
+
+
+def test_without_a_word_the_front_door_wants_keys() -> None:
+    assert load().auth == "keys"

@@ -147,9 +147,9 @@ class Shape:
         choice["token_ids"] = None
         return self._event([choice], None if answer is None else usage(self.prompt, answer))
 
-    def total(self, answer: int) -> bytes:
-        """The usage at the end of a stream, if it was asked for."""
-        return self._event([], usage(self.prompt, answer))
+    def ending(self, answer: int, *, with_usage: bool) -> bytes:
+        """What a stream ends with: the usage, if it was asked for, and OpenAI's mark of the end."""
+        return (self._event([], usage(self.prompt, answer)) if with_usage else b"") + DONE
 
     def _event(self, choices: list[dict[str, Any]], used: dict[str, Any] | None) -> bytes:
         body: dict[str, Any] = {

@@ -111,6 +111,7 @@ def create_app(options: Options) -> Starlette:
         routes=[
             Route("/v1/completions", inference.completions, methods=["POST"]),
             Route("/v1/chat/completions", inference.chat_completions, methods=["POST"]),
+            Route("/v1/responses", inference.responses, methods=["POST"]),
             Route("/v1/embeddings", inference.embeddings, methods=["POST"]),
             Route("/v1/models", backend.models),
             Route("/metrics", backend.page),

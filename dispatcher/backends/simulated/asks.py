@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -102,6 +102,40 @@ class Chat(_Generation):
         return [("\n".join(said), 1 + sum(tokens_in(text) - 1 + TOKEN_MESSAGE for text in said))]
 
 
+class Responding(_Generation):
+    """The body of /v1/responses. What is `echoed` comes back in the answer."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    background: bool | None = False
+    previous_response_id: str | None = None
+    metadata: dict[str, str] | None = None
+    parallel_tool_calls: bool | None = True
+    max_tool_calls: int | None = None
+    reasoning: dict[str, Any] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] = "auto"
+    text: dict[str, Any] | None = None
+    tool_choice: str | dict[str, Any] = "auto"
+    tools: list[dict[str, Any]] = Field(default_factory=lambda: list[dict[str, Any]]())
+    truncation: Literal["auto", "disabled"] | None = "disabled"
+    user: str | None = None
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_output_tokens
+
+    def prompts(self) -> list[tuple[str, int]]:
+        given = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else self.input
+        said = [f"system: {self.instructions}"] if self.instructions else []
+        said += [_said(item) for item in given]
+        return [("\n".join(said), 1 + sum(tokens_in(text) - 1 + TOKEN_MESSAGE for text in said))]
+
+    def echoed(self) -> dict[str, Any]:
+        names = ("instructions", "metadata", "parallel_tool_calls", "max_tool_calls", "reasoning", "service_tier")
+        return {name: getattr(self, name) for name in (*names, "text", "tool_choice", "tools", "truncation", "user")}
+
+
 class Embedding(_Body):
     """The body of /v1/embeddings."""
 
@@ -113,7 +147,7 @@ class Embedding(_Body):
         return _texts(self.input)
 
 
-Ask = TypeVar("Ask", Completion, Chat, Embedding)
+Ask = TypeVar("Ask", Completion, Chat, Responding, Embedding)
 
 
 def read(kind: type[Ask], body: bytes, content_type: str) -> Ask:
@@ -132,18 +166,20 @@ def read(kind: type[Ask], body: bytes, content_type: str) -> Ask:
         raise _invalid([said]) from None
 
 
-def check(ask: Completion | Chat, options: Options) -> tuple[str, int, int]:
+def check(ask: Completion | Chat | Responding, options: Options) -> tuple[str, int, int]:
     """The one prompt's text, its length and the most tokens that its answer may have. Raises Refused (400, 404)."""
     check_served(ask, options)
     if isinstance(ask, Completion) and not ask.prompt:
         raise Refused("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
+    if isinstance(ask, Responding):
+        _check_stateless(ask)
     prompts = ask.prompts()
     if len(prompts) > 1:
         raise Refused("The simulated backend takes one prompt a request.", param="prompt")
     _check_sampling(ask)
     text, length = prompts[0]
     limit = ask.limit
-    if limit is not None and limit > options.max_model_len:
+    if limit is not None and limit > options.max_model_len and not isinstance(ask, Responding):
         raise Refused(
             f"max_tokens={limit} cannot be greater than max_model_len={options.max_model_len}. "
             "Please request fewer output tokens.",
@@ -184,7 +220,7 @@ def check_length(prompt: int, options: Options) -> None:
         )
 
 
-def _check_sampling(ask: Completion | Chat) -> None:
+def _check_sampling(ask: Completion | Chat | Responding) -> None:
     if ask.stream_options is not None and not ask.stream:
         raise Refused("Stream options can only be defined when `stream=True`.", param="stream_options")
     if ask.n is not None and ask.n < 1:
@@ -197,6 +233,27 @@ def _check_sampling(ask: Completion | Chat) -> None:
         raise Refused(f"top_p must be in (0, 1], got {ask.top_p}.", param="top_p")
     if ask.min_tokens < 0:
         raise Refused(f"min_tokens must be greater than or equal to 0, got {ask.min_tokens}.")
+
+
+def _check_stateless(ask: Responding) -> None:
+    """As vLLM refuses it where it keeps no responses, which is its default."""
+    kind = "invalid_request_error"
+    if ask.background:
+        raise Refused("This server keeps no responses: there is no background mode.", kind=kind, param="background")
+    if ask.previous_response_id is not None:
+        message = f"Response with id '{ask.previous_response_id}' not found."
+        raise Refused(message, status=404, kind=kind, param="response_id")
+
+
+def _said(item: dict[str, Any]) -> str:
+    """An item of a response's input: what somebody said, or what a tool was asked or answered."""
+    content = item.get("content")
+    if isinstance(content, list):
+        parts = cast("list[object]", content)
+        text = "".join(str(cast("dict[str, Any]", part).get("text", "")) for part in parts if isinstance(part, dict))
+    else:
+        text = content if isinstance(content, str) else str(item.get("output") or item.get("arguments") or "")
+    return f"{item.get('role', item.get('type'))}: {text}"
 
 
 def _texts(given: Texts) -> list[tuple[str, int]]:

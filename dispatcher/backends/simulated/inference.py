@@ -1,4 +1,4 @@
-"""The endpoints that run the model: completions, chat completions, embeddings, and the faults that may hit them."""
+"""The endpoints that run the model, and the faults that may hit them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import random
 import uuid
 from functools import partial
-from typing import Literal
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -18,6 +17,7 @@ from dispatcher.backends.simulated.asks import (
     Completion,
     Embedding,
     Refused,
+    Responding,
     StreamOptions,
     check,
     check_length,
@@ -27,6 +27,7 @@ from dispatcher.backends.simulated.asks import (
 from dispatcher.backends.simulated.faults import Fate, Fates, Faults
 from dispatcher.backends.simulated.language import DIMENSIONS, Language, packed
 from dispatcher.backends.simulated.options import Options
+from dispatcher.backends.simulated.responses import ResponseShape
 from dispatcher.backends.simulated.running import Request, RunningEngine
 from dispatcher.backends.simulated.streaming import Stream
 
@@ -45,11 +46,15 @@ class Inference:
 
     async def completions(self, http: HttpRequest) -> Response:
         ask = read(Completion, await http.body(), http.headers.get("content-type", ""))
-        return await self._generate(http, ask, "completion")
+        return await self._generate(http, ask)
 
     async def chat_completions(self, http: HttpRequest) -> Response:
         ask = read(Chat, await http.body(), http.headers.get("content-type", ""))
-        return await self._generate(http, ask, "chat")
+        return await self._generate(http, ask)
+
+    async def responses(self, http: HttpRequest) -> Response:
+        ask = read(Responding, await http.body(), http.headers.get("content-type", ""))
+        return await self._generate(http, ask)
 
     async def embeddings(self, http: HttpRequest) -> Response:
         ask = read(Embedding, await http.body(), http.headers.get("content-type", ""))
@@ -69,9 +74,7 @@ class Inference:
         model = ask.model or self._options.models[0]
         return JSONResponse(answers.embeddings(_id(http), model, encoded, sum(n for _, n in prompts)))
 
-    async def _generate(
-        self, http: HttpRequest, ask: Completion | Chat, kind: Literal["completion", "chat"]
-    ) -> Response:
+    async def _generate(self, http: HttpRequest, ask: Completion | Chat | Responding) -> Response:
         text, prompt, most = check(ask, self._options)
         fate = self._fates.draw(self.faults, stream=bool(ask.stream))
         if (faulty := await self._strike(http, fate)) is not None:
@@ -79,7 +82,11 @@ class Inference:
         draw = self._language.draw(text, ask.seed)
         request = self._request(ask, draw, prompt, most)
         request.priority = _priority(http, ask.priority)
-        shape = Shape(kind, _id(http), self._options.models[0], prompt)
+        model = self._options.models[0]
+        if isinstance(ask, Responding):
+            shape = ResponseShape(ask, model, prompt, most)
+        else:
+            shape = Shape("chat" if isinstance(ask, Chat) else "completion", _id(http), model, prompt)
         say = partial(self._language.say, draw)
         if ask.stream:
             stream = Stream(
@@ -94,9 +101,10 @@ class Inference:
             return StreamingResponse(stream.events(), media_type="text/event-stream")
         if not await self._run(http, [request]):
             return Response()
-        return JSONResponse(shape.whole(say(0, request.out), request.out, request.finish or "stop"))
+        whole = shape.whole(say(0, request.out), request.out, request.finish or "stop")
+        return Response(answers.ENCODER.encode(whole), media_type="application/json")
 
-    def _request(self, ask: Completion | Chat, draw: int, prompt: int, most: int) -> Request:
+    def _request(self, ask: Completion | Chat | Responding, draw: int, prompt: int, most: int) -> Request:
         """How long the answer will be and why it will end."""
         meant = most if ask.ignore_eos else max(ask.min_tokens, self._language.length(draw, self._options.mean_answer))
         return Request(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from dispatcher.backends.simulated.answers import DONE, Shape
+from dispatcher.backends.simulated.answers import Shape
 from dispatcher.backends.simulated.asks import StreamOptions
+from dispatcher.backends.simulated.responses import ResponseShape
 from dispatcher.backends.simulated.running import Request, RunningEngine
 
 
@@ -19,7 +20,7 @@ class Stream:
 
     engine: RunningEngine
     request: Request
-    shape: Shape
+    shape: Shape | ResponseShape
     say: Callable[[int, int], str]
     options: StreamOptions
     cut: int | None
@@ -43,6 +44,6 @@ class Stream:
                 opening = b"" if sent else shape.opening(with_usage=continuous)
                 yield opening + shape.piece(self.say(sent, out), finish, out if continuous else None)
                 sent = out
-            yield (shape.total(sent) if self.options.include_usage else b"") + DONE
+            yield shape.ending(sent, with_usage=bool(self.options.include_usage))
         finally:
             self.engine.abort(request)

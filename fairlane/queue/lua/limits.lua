@@ -1,14 +1,17 @@
--- Sets a tenant's limits in this pool and puts the tenant where it now belongs.
+-- Sets a tenant's limits in this pool and puts the tenant where it now belongs. A copy that is not newer changes nothing.
 --
 -- KEYS[1]  the pool's prefix
--- ARGV     now | '', tenant, limits as tenant.lua describes them
+-- ARGV     now | '', tenant, limits as tenant.lua describes them, their version, if they are a copy of the account's | ''
 -- returns  nothing
 -- errors   none
 -- events   none; PUBLISH wake
 -- cost     O(K · log T)
 -- include: drain hold
 
-local t = tenant_of(ARGV[2])
+local t, version = tenant_of(ARGV[2]), tonumber(ARGV[4])
+if version and version <= (tonumber(redis.call('HGET', tenant_key(t.name), 'version')) or 0) then
+  return
+end
 local held = redis.call('ZSCORE', held_key, t.name)
 local heads, credits = {}, {}
 for _, tier in ipairs(tiers()) do
@@ -16,6 +19,9 @@ for _, tier in ipairs(tiers()) do
   credits[tier] = heads[tier] and credit(t, heads[tier])
 end
 redis.call('HSET', tenant_key(t.name), 'limits', ARGV[3])
+if version then
+  redis.call('HSET', tenant_key(t.name), 'version', int(version))
+end
 tenants[t.name] = nil
 t = tenant_of(t.name)
 -- A place in the ring is virtual time less credit, and a credit depends on the weight.

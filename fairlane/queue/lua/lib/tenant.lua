@@ -1,5 +1,6 @@
 -- A tenant's hash: waiting (queued and delayed), inflight (live leases), paused,
--- limits "weight max_inflight requests_per_minute tokens_per_minute max_waiting" ('-' for none), rates "requests tokens".
+-- limits "weight max_inflight requests_per_minute tokens_per_minute max_waiting" ('-' for none), their version (limits.lua),
+-- rates "requests tokens".
 -- include: time
 
 local tenants = {}

@@ -43,10 +43,14 @@ def _parts(body: Mapping[str, Any]) -> Iterator[bytes]:
     yield _bytes(body.get("model")) + _END
     if tools := body.get("tools"):
         yield _bytes(tools) + _END
-    messages: object = body.get("messages")
-    if isinstance(messages, list):
-        for message in cast("list[object]", messages):
+    if instructions := body.get("instructions"):
+        yield from _message({"role": "system", "content": instructions})
+    said: object = body.get("messages", body.get("input"))
+    if isinstance(said, list):
+        for message in cast("list[object]", said):
             yield from _message(message)
+    elif said is not None:
+        yield from _message({"role": "user", "content": said})
     else:
         yield _bytes(body.get("prompt"))
 

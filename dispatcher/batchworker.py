@@ -1,0 +1,74 @@
+"""`fairlane worker`: a Celery worker for batches. It has one process, and does one step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import structlog
+from celery.platforms import SecurityWarning  # pyright: ignore[reportMissingTypeStubs]
+
+from dispatcher import celery_app, tasks
+from dispatcher.run import open_queue
+from fairlane.batches.work import BatchWork
+from fairlane.files import Files
+from fairlane.logging import configure
+from fairlane.process import PARENT_CHECK_S, loop_factory
+from fairlane.settings import load
+
+log = structlog.get_logger()
+OPTIONS: Final[dict[str, Any]] = {
+    "pool": "solo",
+    "concurrency": 1,
+    "without_gossip": True,
+    "without_mingle": True,
+    "without_heartbeat": True,
+    "quiet": True,
+    "loglevel": "ERROR",  # of Celery's own words; ours go by --log-level
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The command line."""
+
+    log_level: str = "info"
+    parent: int | None = None
+
+
+def start(options: WorkerOptions, *, redis_url: str | None, namespace: str | None) -> None:
+    """Works until SIGTERM or SIGINT; the step under way is ended first. Raises InvalidRequest, StoreUnsuitable."""
+    configure(options.log_level)
+    settings = load(redis_url=redis_url, namespace=namespace)
+    app = celery_app.create(settings)
+    warnings.simplefilter("ignore", SecurityWarning)  # about root and pickle: there is JSON only
+    _end_with(options.parent)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        queue = runner.run(open_queue(settings))
+        files = Files(queue, settings.files_at)
+        limits = {"max_attempts": settings.max_attempts, "max_body_bytes": settings.max_body_bytes}
+        tasks.define(app, BatchWork(queue, files, **limits), runner)
+        worker = cast(Any, app).Worker(**OPTIONS)
+        try:
+            worker.start()
+        finally:
+            runner.run(queue.close())
+
+
+def _end_with(parent: int | None) -> None:
+    """Ends this process in order when `parent` is gone; it cannot tell us if it was killed."""
+    if parent is None:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,39 @@
+"""The Celery application: what carries the work on batches to its workers. docs/batches.md tells how it is set up.
+
+Messages may be lost or come twice: each task is a short step that can be done again, and what was not done is due
+again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from celery import Celery  # pyright: ignore[reportMissingTypeStubs]
+
+from fairlane.settings import Settings
+
+BROKER_TIMEOUT_S: Final = 5
+
+
+def create(settings: Settings) -> Celery:
+    """The application for these settings. Raises InvalidRequest if they name no broker."""
+    app = Celery("fairlane", broker=settings.broker_url, set_as_current=False)
+    app.conf.update(  # pyright: ignore[reportUnknownMemberType]
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_acks_late=False,
+        task_default_queue=f"{settings.namespace}.batches",
+        task_publish_retry=False,  # it would hold up the sweeper: what was not sent is due again
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": BROKER_TIMEOUT_S,
+            "socket_connect_timeout": BROKER_TIMEOUT_S,
+            "visibility_timeout": 3600,
+        },
+    )
+    return app

@@ -1,0 +1,220 @@
+"""A batch on its way into the queue: its file is checked, and its requests are submitted in windows.
+
+A request that is submitted again, after a crash before that was noted, is the same job: its idempotency key says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from fairlane.asking import asked
+from fairlane.batches.answers import Outcome, error_line, fault_line
+from fairlane.batches.collecting import Collector
+from fairlane.batches.ledger import Ledger, Record, idempotency_key, packed_faults
+from fairlane.batches.lines import AROUND, Checker, Line, cut, parse
+from fairlane.batches.store import tier_of
+from fairlane.batches.view import BatchFault
+from fairlane.errors import FairlaneError, NotFound
+from fairlane.files import Files
+from fairlane.head import Head
+from fairlane.model import JobSpec, Submitted
+from fairlane.queue.engine import Queue
+from fairlane.queue.pools import Pool
+
+# Jobs of a batch in the queue. A collector that died may have marked EVENTS of them that are still there.
+WINDOW: Final = 1_500
+WINDOW_BYTES: Final = 32 << 20  # of their bodies, but for the last one
+CHUNK: Final = 100
+CHUNK_BYTES: Final = 4 << 20
+STEP_S: Final = 1.0  # a step of feeding, so that other batches have their turn
+FULL_S: Final = 1.0  # pause while the queue is full
+FAULTS: Final = 1_000  # shown with the batch; its error file has all
+FILE_MOST: Final = 1 << 40
+FILE_S: Final = 30 * 86_400  # how long an output or error file is kept
+PURPOSE: Final = "batch_output"
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Lines that were submitted together: the jobs that came of them, and those that the queue will never take."""
+
+    jobs: list[tuple[str, int, int]]
+    refused: list[Outcome]
+    last: Line | None
+    full: bool
+
+
+class Feeder:
+    """What brings batches into the queue. `max_attempts` and `max_body_bytes` are as for any job."""
+
+    def __init__(
+        self, queue: Queue, files: Files, ledger: Ledger, collector: Collector, max_attempts: int, max_body_bytes: int
+    ) -> None:
+        self._queue = queue
+        self._files = files
+        self._ledger = ledger
+        self._collector = collector
+        self._max_attempts = max_attempts
+        self._max_body_bytes = max_body_bytes
+
+    # --- checking -----------------------------------------------------------------------------------------------------
+
+    async def validate(self, record: Record, who: str) -> None:
+        """Checks the whole file: the batch is in progress then, or has failed."""
+        batch, total, count, faults = record.view, 0, 0, list[BatchFault]()
+        checker = Checker(batch.endpoint, self._max_body_bytes)
+        try:
+            async for line in self._lines(record):
+                total += 1
+                if fault := checker.fault(line):
+                    count += 1
+                    if len(faults) < FAULTS:
+                        faults.append(fault)
+        except NotFound:
+            return await self._fail(record, who, [BatchFault("file_not_found", "The input file was deleted.")], 1)
+        if count:
+            return await self._fail(record, who, faults, count)
+        pool = await self._pool(record, checker.model)
+        if isinstance(pool, BatchFault):
+            return await self._fail(record, who, [pool], 1)
+        fields = {"model": pool.name, "pool": pool.code, "total": total}
+        await self._ledger.turn(batch.id, who, "in_progress", fields)
+
+    async def _pool(self, record: Record, model: str | None) -> Pool | BatchFault:
+        if model is None:
+            return BatchFault("empty_file", "The file has no requests.")
+        unknown = BatchFault("model_not_found", f"No pool serves the model {model[:256]!r}.", 1, "body.model")
+        if record.pools is not None and model not in record.pools:
+            return unknown
+        try:
+            pool = await self._queue.pools.by_name(model)
+        except NotFound:
+            return unknown
+        tier = tier_of(pool.policy)
+        if record.tiers is not None and tier not in record.tiers:
+            return BatchFault("tier_forbidden", f"The key that made the batch may not use its tier {tier!r}.")
+        return pool
+
+    async def _fail(self, record: Record, who: str, faults: list[BatchFault], count: int) -> None:
+        """`faults` are the first of `count`; the error file gets them all, in a second reading if need be."""
+        batch, error_id = record.view, record.error_id
+        if not error_id:
+            error_id = await self._files.new_id()
+            if not await self._ledger.note(batch.id, who, "validating", {"error_id": error_id}):
+                return
+        name = f"{batch.id}_errors.jsonl"
+        async with aclosing(self._fault_lines(record, faults, count)) as lines:
+            await self._files.put(
+                batch.tenant, name, PURPOSE, lines, FILE_MOST, expires_after_s=FILE_S, file_id=error_id
+            )
+        fields = {"faults": packed_faults(faults), "total": count, "failed": count, "error_file_id": error_id}
+        await self._ledger.turn(batch.id, who, "failed", fields)
+
+    async def _fault_lines(self, record: Record, faults: list[BatchFault], count: int) -> AsyncGenerator[bytes]:
+        if len(faults) == count:
+            for fault in faults:
+                yield fault_line(record.view.id, fault)
+            return
+        checker = Checker(record.view.endpoint, self._max_body_bytes)
+        async for line in self._lines(record):
+            if fault := checker.fault(line):
+                yield fault_line(record.view.id, fault)
+
+    async def _lines(self, record: Record) -> AsyncGenerator[Line]:
+        """The batch's file from where it was fed to. Raises NotFound."""
+        file = await self._files.get(record.view.tenant, record.view.input_file_id)
+        most = self._max_body_bytes + AROUND
+        async with (
+            aclosing(self._files.read(file, record.offset)) as pieces,
+            aclosing(cut(pieces, most, ordinal=record.fed, offset=record.offset)) as lines,
+        ):
+            async for line in lines:
+                yield line
+
+    # --- feeding ------------------------------------------------------------------------------------------------------
+
+    async def feed(self, record: Record, who: str, pool: Pool) -> bool:
+        """Submits what fits into the window, for STEP_S at the most. Returns whether the queue is full.
+
+        Raises NotFound if the file was deleted meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STEP_S
+        room, room_bytes = WINDOW - record.open_jobs, WINDOW_BYTES - record.open_bytes
+        async with aclosing(self._lines(record)) as lines:
+            while room > 0 and room_bytes > 0 and loop.time() < until:
+                chunk = await self._submit(record, pool, lines, min(room, CHUNK), min(room_bytes, CHUNK_BYTES))
+                if chunk.refused:
+                    await self._collector.keep(record.view.id, chunk.refused)
+                if chunk.last:
+                    fed = chunk.last.ordinal
+                    if not await self._ledger.fed(record, who, fed, chunk.last.end, chunk.jobs):
+                        return False
+                if chunk.full or chunk.last is None or chunk.last.ordinal == record.view.total:
+                    return chunk.full
+                room -= len(chunk.jobs)
+                room_bytes -= sum(size for _, _, size in chunk.jobs)
+        return False
+
+    async def _submit(
+        self, record: Record, pool: Pool, lines: AsyncIterator[Line], most: int, most_bytes: int
+    ) -> _Chunk:
+        """The next lines; up to the first that the queue has no room for."""
+        chunk, size = list[Line](), 0
+        while len(chunk) < most and size < most_bytes and (line := await anext(lines, None)):
+            chunk.append(line)
+            size += len(line.text or b"")
+        if not chunk:
+            return _Chunk([], [], None, full=False)
+        batch_id = record.view.id
+        marked = await self._ledger.marked(batch_id, [line.ordinal for line in chunk])
+        todo = [line for line, done in zip(chunk, marked, strict=True) if not done]
+        specs = [self._spec(record, pool, line) for line in todo]
+        answers = iter(await self._queue.submit_many(pool, [spec for spec in specs if isinstance(spec, JobSpec)]))
+        made = _Chunk([], [], chunk[-1], full=False)
+        for line, spec in zip(todo, specs, strict=True):
+            answer = next(answers) if isinstance(spec, JobSpec) else spec
+            if isinstance(answer, Submitted):
+                made.jobs.append((answer.id, line.ordinal, len(line.text or b"")))
+            elif isinstance(answer, FairlaneError) and answer.code == "idempotency_mismatch":
+                pass  # the tier has changed since it was submitted: that job stands, and will be collected
+            elif isinstance(answer, FairlaneError) and (answer.retryable or answer.code == "unknown_tier"):
+                if answer.code != "queue_full" and answer.code != "unknown_tier":
+                    raise answer
+                before = next((one for one in reversed(chunk) if one.ordinal < line.ordinal), None)
+                return _Chunk(made.jobs, made.refused, before, full=True)
+            else:
+                made.refused.append(_refused(batch_id, line, answer))
+        return made
+
+    def _spec(self, record: Record, pool: Pool, line: Line) -> JobSpec | Exception:
+        batch = record.view
+        try:
+            request = parse(line.text or b"", batch.endpoint, self._max_body_bytes)
+            what = asked(batch.endpoint, request.body, with_prefix=pool.policy.affinity == "prefix")
+        except (ValueError, FairlaneError) as error:  # it was found good; this version is stricter than that one was
+            return error
+        head = Head(batch.endpoint, pool.name, line=line.ordinal, custom_id=request.custom_id)
+        return JobSpec(
+            tenant=batch.tenant,
+            tier=tier_of(pool.policy),
+            body=what.body,
+            head=head.encode(),
+            input_tokens=what.input_tokens,
+            output_tokens=what.output_tokens,
+            expected_ms=what.expected_ms,
+            max_attempts=self._max_attempts,
+            deadline_ms=max(0, batch.expires_at_ms - record.now_ms),
+            idempotency_key=idempotency_key(batch.id, line.ordinal),
+            batch_id=batch.id,
+            prefix=what.prefix,
+        )
+
+
+def _refused(batch_id: str, line: Line, why: Exception) -> Outcome:
+    code = why.code if isinstance(why, FairlaneError) else "invalid_request"
+    return Outcome(line.ordinal, "", "bad", error_line(batch_id, line.ordinal, None, code, str(why)))

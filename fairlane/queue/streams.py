@@ -1,0 +1,114 @@
+"""Streamed answers: appended event by event while a lease holds, and read again from any position.
+
+The stream `chunks:<id>` has an entry for each chunk: `<token>-<ordinal of its last event>`, with its events' own bytes.
+Within an attempt (one fencing token) events are numbered from 1; a later attempt has a larger token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, cast
+
+from fairlane.errors import FairlaneError, InvalidRequest, NotFound
+from fairlane.model import State
+from fairlane.queue import replies
+from fairlane.queue.chunks import send_in_chunks
+from fairlane.queue.pools import Pool
+from fairlane.queue.replies import MovedAway
+from fairlane.queue.store import Store
+
+KEPT_MS: Final = 600_000  # after the last chunk; then a finished job's result has the whole text
+PAGE: Final = 100  # chunks in one read
+_POSITION: Final = re.compile(r"([1-9]\d{0,14})-([1-9]\d{0,14})")
+
+
+class Position(NamedTuple):
+    """An event's place: its attempt's fencing token, and its number within that, from 1."""
+
+    token: int
+    ordinal: int
+
+    def __str__(self) -> str:
+        return f"{self.token}-{self.ordinal}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """The inverse of `str`. Raises InvalidRequest."""
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            raise InvalidRequest("A position in a stream is `<number>-<number>`, as the id of an event says it.")
+        return cls(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole events of one attempt, numbers `first` to `last`. `events` is None in a message that leaves them out."""
+
+    token: int
+    first: int
+    last: int
+    events: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A job at one moment, and its next chunks after some position. `token` is 0 before its first lease.
+
+    `more`: there may be further chunks. In a finished job's last page nothing is left out: chunks come before outcomes.
+    """
+
+    state: State
+    token: int
+    chunks: tuple[tuple[Position, bytes], ...]
+    more: bool
+
+
+Appended = FairlaneError | str
+
+
+async def append(store: Store, pool: Pool, chunks: Sequence[tuple[str, Chunk]]) -> list[Appended]:
+    """See Queue.append."""
+
+    def pack(part: Sequence[tuple[str, Chunk]]) -> list[str | bytes]:
+        return [
+            word
+            for id_, chunk in part
+            for word in (id_, str(chunk.token), str(chunk.first), str(chunk.last), chunk.events or b"")
+        ]
+
+    async def send(args: list[str | bytes]) -> list[Appended]:
+        return list(replies.texts(await store.run("append", pool.prefix, str(KEPT_MS), *args)))
+
+    return await send_in_chunks(chunks, lambda one: len(one[1].events or b""), pack, send)
+
+
+def heard(message: str) -> Chunk:
+    """The chunk that a message on the channel `chunks:<id>` tells of; a large one's events are not in it."""
+    head, whole, events = message.partition("\n")
+    token, first, last = map(int, head.split())
+    return Chunk(token, first, last, events.encode(errors="surrogateescape") if whole else None)
+
+
+async def read(store: Store, pool: Pool, job_id: str, after: Position | None) -> Page:
+    """The job, and up to PAGE chunks of its latest attempt that end after `after`. Raises NotFound, MovedAway."""
+    key = pool.key("chunks", job_id)
+    pipe = store.client.pipeline(transaction=False)
+    pipe.hmget(pool.key("job", job_id), ["state", "token", "moved_to"])
+    pipe.xrange(key, f"({after}" if after else "-", "+", PAGE)
+    fields, found = await store.bounded(pipe.execute())
+    state, token, moved_to = cast("list[bytes | None]", fields)
+    if state is None:
+        raise NotFound()
+    if state in (b"moving", b"moved"):
+        raise MovedAway(state.decode(), (moved_to or b"").decode())
+    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
+    latest = int(token or 0)
+    chunks = tuple((Position.parse(id_.decode()), fields_[b"e"]) for id_, fields_ in entries)
+    return Page(
+        cast(State, state.decode()),
+        latest,
+        tuple((at, events) for at, events in chunks if at.token == latest),
+        len(entries) == PAGE,
+    )

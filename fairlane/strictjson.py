@@ -1,0 +1,85 @@
+"""JSON as it may come in: what one reader would take for something else than the next one is refused at the door.
+
+RFC 8259 leaves open what doubled names, half surrogate pairs and numbers beyond a double mean; Python adds NaN.
+Whatever passes here can be written again, to a backend or to a caller, and means the same there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+MOST_DEPTH: Final = 128
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # the start of an escaped surrogate
+
+
+def parse(text: bytes) -> Any:
+    """The value of what a caller sent. Raises ValueError, which says what is wrong."""
+    value = _parse(text, object_pairs_hook=_object)
+    if _HALF.search(text):
+        dump(value)
+    return value
+
+
+def parse_answer(text: bytes) -> Any:
+    """The value of what a backend sent; it need only be such that it can be written again. Raises ValueError."""
+    return _parse(text)
+
+
+def _parse(text: bytes, **hooks: Any) -> Any:
+    try:
+        value: Any = json.loads(text.decode(), parse_constant=_no_number, parse_float=_finite, **hooks)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from error
+    except RecursionError as error:
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from error
+    if not is_shallow(value):
+        raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+    return value
+
+
+def dump(value: Any) -> bytes:
+    """The text, as short as can be. Raises ValueError for NaN, half a surrogate pair, or what is no JSON at all."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a text holds half of a surrogate pair") from error
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether lists and objects are nested MOST_DEPTH deep at the most: nothing that reads them runs out of stack."""
+    level: list[Any] = _children([value])
+    for _ in range(MOST_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return True
+    return False
+
+
+def _children(node: dict[str, Any] | list[Any]) -> list[Any]:
+    inner = node.values() if isinstance(node, dict) else node
+    return [child for child in inner if isinstance(child, dict | list)]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {doubled!r} is there twice in one object")
+    return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return number
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number in JSON")
