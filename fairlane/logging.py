@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
+
+
+class _Stderr:
+    """stderr as it is at the moment: it may be another one later, and loggers are kept."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure(level: str = "info", *, as_json: bool | None = None) -> None:
@@ -21,6 +32,6 @@ def configure(level: str = "info", *, as_json: bool | None = None) -> None:
             structlog.dev.ConsoleRenderer() if plain else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )

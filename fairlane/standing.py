@@ -149,8 +149,8 @@ class TenantStanding:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a tenant's rates in one pool still allow. `requests_us` and `tokens_us`: how far what it has started is ahead
-    of its rate, in µs; 0 if nothing is."""
+    """What a tenant's rates in one pool still allow. `requests_us` and `tokens_us` say how far what it has started is
+    ahead of its rate, in µs; 0 if nothing is."""
 
     limits: Limits
     waiting: int

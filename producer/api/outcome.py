@@ -34,8 +34,8 @@ def answer(job: Job, rewrite: Rewrite | None = None) -> Response:
 
 
 def origin(job: Job) -> dict[str, str]:
-    """The headers that say which job it was, where it ran, and how long it waited."""
-    headers = {"x-fairlane-job-id": job.id}
+    """The headers that say which job it was, where it ran, and how long it waited; OpenAI's clients log x-request-id."""
+    headers = {"x-fairlane-job-id": job.id, "x-request-id": job.id}
     if job.attempts:
         headers["x-fairlane-backend"] = job.attempts[-1].backend
         headers["x-fairlane-queued-ms"] = str(max(0, job.attempts[-1].started_at_ms - job.created_at_ms))

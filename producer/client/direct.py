@@ -67,6 +67,7 @@ class RedisTransport:
             except FairlaneError as error:
                 answers[n] = error
         for pool, specs in by_pool.items():
+            await to.intake.limiting.ensure_all(pool, {spec.tenant for spec in specs.values()})
             for n, answer in zip(specs, await to.queue.submit_many(pool, specs.values()), strict=True):
                 answers[n] = answer if isinstance(answer, FairlaneError) else answer.id
         return [answers[n] for n in range(len(asked))]

@@ -74,7 +74,7 @@ def script() -> Script:
 def settings(valkey: ValkeyServer, namespace: str, request: pytest.FixtureRequest) -> Settings:
     """The front door's settings; parametrize it indirectly with changes."""
     changes: dict[str, Any] = getattr(request, "param", {})
-    kept = {"files_url": f"memory://{namespace}"}
+    kept: dict[str, Any] = {"files_url": f"memory://{namespace}"}
     return Settings(redis_url=valkey.url, namespace=namespace, auth="open", **(kept | changes))
 
 

@@ -1,4 +1,4 @@
-"""Jobs whose prompts begin alike go to one backend, as long as it is half empty, or has room and not more than its share."""
+"""Jobs whose prompts begin alike go to one backend while it is half empty, or has room and not more than its share."""
 
 from __future__ import annotations
 
