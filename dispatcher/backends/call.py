@@ -15,14 +15,13 @@ from typing import Final, Protocol
 
 import httpx
 
+from dispatcher.backends import wire
 from dispatcher.backends.address import authorization, base_url, shown
 from dispatcher.backends.answer import Answer, CallFailed, Fault, retry_after_s
 from fairlane import sse
 from fairlane.head import Head
 from fairlane.model import BackendSpec
 
-CONNECT_S: Final = 5.0
-KEEPALIVE_S: Final = 3.0  # below the 5 s after which uvicorn (vLLM, SGLang) closes an idle connection
 Hear = Callable[[bytes], None]
 ENDPOINT: Final = re.compile(r"/v1/[A-Za-z0-9_/-]{1,100}")
 
@@ -78,13 +77,7 @@ class HttpBackend:
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._client = httpx.AsyncClient(
-            verify=tls,
-            trust_env=False,
-            follow_redirects=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S),
-            timeout=httpx.Timeout(None, connect=CONNECT_S),  # the others are counted here, see Timeouts
-        )
+        self._client = wire.connect(tls)
 
     async def call(self, job_id: str, head: Head, body: bytes, hear: Hear | None = None) -> Answer:
         if not ENDPOINT.fullmatch(head.endpoint):
@@ -102,17 +95,10 @@ class HttpBackend:
     async def _exchange(self, job_id: str, head: Head, body: bytes, hear: Hear | None) -> Answer:
         try:
             return await self._send(job_id, head, body, hear)
-        except httpx.ConnectTimeout as error:
-            raise self._failed("refused", f"took no connection within {CONNECT_S:g} s", error) from error
-        except httpx.ConnectError as error:
-            raise self._failed("refused", "took no connection", error) from error
-        except httpx.LocalProtocolError as error:
-            raise self._failed("unsuitable", "cannot be sent this request", error) from error
-        except httpx.HTTPError as error:
-            raise self._failed("reset", "broke the connection", error) from error
-
-    def _failed(self, fault: Fault, what: str, error: Exception) -> CallFailed:
-        return CallFailed(fault, f"The backend {what}.", f"{shown(self._base)} {what}: {error or type(error).__name__}")
+        except wire.ERRORS as error:
+            fault, what = wire.fault_of(error)
+            said = f"{shown(self._base)} {what}: {error or type(error).__name__}"
+            raise CallFailed(fault, f"The backend {what}.", said) from error
 
     async def close(self) -> None:
         await self._idle.wait()
