@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import structlog
@@ -50,6 +50,7 @@ class Attempts:
                 await flow.finish(whole=isinstance(outcome, Answer))  # who reads the outcome finds all events before it
         finally:
             flow.close()
+            hold.spoke = flow.began
             if flow.first_at is not None:
                 self._meters.spoke(self._pool.name, hold.lease.tier, flow.first_at - hold.began)
         if hold.stopped == "lost" and not isinstance(outcome, Answer):
@@ -83,7 +84,7 @@ class Attempts:
         fault = is_fault(outcome, own_timeout=_own_timeout(lease.head))
         await self._judge(lease, outcome, fault)
         usage = _usage(outcome, flow)
-        body = outcome.body if isinstance(outcome, Answer) else b""
+        body = outcome.body if isinstance(outcome, Answer) else flow.text
         status = outcome.status if isinstance(outcome, Answer) else None
         decided = verdict(outcome, lease.attempt, random.random())
         if isinstance(decided, TryAgain) and flow.began:  # somebody may have read what came
@@ -111,7 +112,13 @@ class Attempts:
                 )
 
     async def give_up(self, hold: Hold) -> None:
-        """After a fault of our own: the job is tried again, and dead if it has brought down each of its attempts."""
+        """After a fault of our own: the job is tried again, and dead if it has brought down each of its attempts.
+
+        If somebody may have read the start of its answer, it has failed.
+        """
+        if hold.spoke:
+            settle = partial(self._queue.settle, status=INTERNAL.status, error=INTERNAL)
+            return await self._write(hold, lambda: settle(self._pool, hold.lease, "failed"))
         pause = pause_ms(hold.lease.attempt, random.random())
         await self._write(hold, lambda: self._queue.retry(self._pool, hold.lease, INTERNAL, delay_ms=pause))
 

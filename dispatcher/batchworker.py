@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import structlog
+from celery.apps import worker as celery_worker  # pyright: ignore[reportMissingTypeStubs]
 from celery.platforms import SecurityWarning  # pyright: ignore[reportMissingTypeStubs]
 
 from dispatcher import celery_app, tasks
@@ -54,11 +55,16 @@ def start(options: WorkerOptions, *, redis_url: str | None, namespace: str | Non
         files = Files(queue, settings.files_at)
         limits = {"max_attempts": settings.max_attempts, "max_body_bytes": settings.max_body_bytes}
         tasks.define(app, BatchWork(queue, files, **limits), runner)
+        celery_worker.safe_say = _nothing  # it prints by this, whatever the log level, that it ends
         worker = cast(Any, app).Worker(**OPTIONS)
         try:
             worker.start()
         finally:
             runner.run(queue.close())
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Says nothing."""
 
 
 def _end_with(parent: int | None) -> None:

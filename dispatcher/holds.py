@@ -23,7 +23,7 @@ class Hold:
     """One lease and the task that works for it.
 
     `began` and `until` are times of this process's monotonic clock: before the lease was asked for, and when it surely
-    ends. `started_at_ms` is when it began by Redis's clock.
+    ends. `started_at_ms` is when it began by Redis's clock. `spoke`: somebody may have read what came of its answer.
     """
 
     def __init__(self, lease: Lease, began: float, lease_ms: int) -> None:
@@ -33,6 +33,7 @@ class Hold:
         self.started_at_ms = lease.until_ms - lease_ms
         self.stopped: Stop | None = None
         self.calling = False
+        self.spoke = False
         self.task: asyncio.Task[None] | None = None
 
     def stop(self, why: Stop) -> None:

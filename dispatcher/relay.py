@@ -20,6 +20,7 @@ from fairlane.queue.streams import Appended, Chunk
 
 GATHER_S: Final = 0.01
 AGAIN_S: Final = (0.05, 0.5)  # while Redis is away
+CHUNK_MOST: Final = 64 << 10  # bytes after which a chunk takes no further event: a reader reads whole chunks
 log = structlog.get_logger()
 
 
@@ -89,6 +90,7 @@ class Flow:
         self._hold = hold
         self._cutter = sse.Cutter()
         self._events: list[bytes] = []
+        self._heard: list[bytes] = []  # the same bytes that the call keeps
         self.first_at: float | None = None  # loop time of the first event
         self._last = 0  # number of the last event that was cut
         self._sent: Chunk | None = None  # on its way
@@ -104,8 +106,15 @@ class Flow:
     def has_more(self) -> bool:
         return self._is_open and (self._sent is not None or bool(self._events))
 
+    @property
+    def text(self) -> bytes:
+        """All whole events, as they came."""
+        text = b"".join(self._heard)
+        return text[: len(text) - self._cutter.pending]
+
     def hear(self, part: bytes) -> None:
         """The next bytes of the answer."""
+        self._heard.append(part)
         self._take(self._cutter.cut(part))
 
     async def finish(self, *, whole: bool) -> None:
@@ -123,9 +132,13 @@ class Flow:
     def next_chunk(self) -> Chunk:
         """What is to be appended now: what was sent before, if nobody knows whether it was."""
         if self._sent is None:
-            first = self._last - len(self._events) + 1
-            self._sent = Chunk(self._hold.lease.token, first, self._last, b"".join(self._events))
-            self._events = []
+            first, events, size = self._last - len(self._events) + 1, 0, 0
+            while events < len(self._events) and size < CHUNK_MOST:
+                size += len(self._events[events])
+                events += 1
+            text = b"".join(self._events[:events])
+            self._sent = Chunk(self._hold.lease.token, first, first + events - 1, text)
+            del self._events[:events]
         return self._sent
 
     def appended(self, answer: Appended) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from fairlane.terminal import AsJson, OtherNamespace, RedisUrl, asked, duration, names_of, say, say_json, say_table
+from fairlane.terminal import AsJson, OtherNamespace, RedisUrl, asked, duration, names_of, say, say_json, say_table, say_unknown
 
 if TYPE_CHECKING:
     from fairlane.accounts import KeyView, Role
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="The ten characters after `fl-`.")]
+Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="The ten characters after `fl-`, or the key.")]
 
 keys = typer.Typer(no_args_is_help=True, help="Make, list, rotate and revoke the API keys of tenants.")
 
@@ -52,7 +52,7 @@ def keys_create(
     async def make(queue: Queue) -> tuple[KeyView, str]:
         from fairlane.accounts import Accounts
 
-        return await Accounts(queue).create_key(
+        made = await Accounts(queue).create_key(
             tenant,
             role=cast("Role", role),
             tiers=tier,
@@ -60,6 +60,8 @@ def keys_create(
             lasts_s=None if expires is None else _seconds(expires),
             label=label,
         )
+        await say_unknown(queue, tier, pool)
+        return made
 
     _say_secret(*asked(redis, namespace, make, as_json), as_json)
 
@@ -126,6 +128,11 @@ def keys_rotate(
         return await Accounts(queue).rotate(prefix, _seconds(overlap))
 
     _say_secret(*asked(redis, namespace, rotate, as_json), as_json)
+    if not as_json:
+        lasts_s = _seconds(overlap)
+        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() + lasts_s))
+        words = f"works until {until} ({duration(1000 * lasts_s)})" if lasts_s else "works no more"
+        typer.echo(f"The old one {words}.", err=True)
 
 
 def _say_keys(found: Sequence[KeyView]) -> None:

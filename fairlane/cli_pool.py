@@ -171,18 +171,25 @@ def pool_add(
 @pool.command("remove")
 def pool_remove(
     name: Name,
-    backend: Backend,
+    backend: Annotated[str | None, typer.Argument(metavar="[BACKEND]", help="(Default: the pool itself)")] = None,
     redis: RedisUrl = None,
     namespace: OtherNamespace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a backend for good. One that still runs jobs is refused: drain it first."""
+    """Remove a backend for good; one that still runs jobs is refused: drain it first.
+
+    Without BACKEND the pool itself, and what is known of its jobs that have ended; one that has a backend, or jobs that
+    wait or run, is refused.
+    """
 
     async def remove(queue: Queue) -> None:
+        if backend is None:
+            await queue.pools.remove(name)
+            return
         await queue.set_backend(await pool_named(queue, name), _backend_name(name, backend), "remove")
 
     asked(redis, namespace, remove, as_json)
-    say(f"{backend} is removed from {name}.", as_json, pool=name, backend=backend)
+    say(f"{backend} is removed from {name}." if backend else f"The pool {name} is removed.", as_json, pool=name, backend=backend)
 
 
 # --- within -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from fairlane.following import place, silence
 from fairlane.reaching import Reach, reaching
 from fairlane.terminal import (
     AsJson,
@@ -150,7 +151,7 @@ def _why(job: str, why: Mapping[str, Any]) -> list[str]:
     """What the front door's JSON says, in words."""
     lines = [f"{job} is {why['state']}"]
     if why["position"] is not None:
-        lines[0] += f"; about {counted(why['position'], 'job starts', 'jobs start')} before it"
+        lines[0] += f"; {place(why['position'])}"
     if why["estimated_start_s"] is not None:
         lines[0] += f", it starts in about {duration(1000 * why['estimated_start_s'])}"
     lines += [f"  {_ahead(cast('Mapping[str, Any]', one))}" for one in why["ahead"]]
@@ -182,6 +183,8 @@ _LIMITS: Final = {"inflight": "max_inflight", "requests": "requests_per_minute",
 
 def _ahead(one: Mapping[str, Any]) -> str:
     match one["what"]:
+        case "no_backend" | "no_answer":
+            return silence(one)
         case "higher_tier":
             return f"{counted(one['jobs'], 'job waits', 'jobs wait')} in the tier {one['tier']}"
         case "own_line":
@@ -189,8 +192,6 @@ def _ahead(one: Mapping[str, Any]) -> str:
         case "tenants":
             turns = counted(one["tenants"], "tenant has its turn", "tenants have their turn")
             return f"{turns} before its own"
-        case "no_backend":
-            return "its pool has no backend; `fairlane pool add` gives it one"
         case "tenant_held" if one["by"] == "paused":
             return "its tenant is paused; `fairlane pool resume POOL --tenant NAME` undoes it"
         case "tenant_held":

@@ -23,6 +23,7 @@ from fairlane.terminal import (
     say,
     say_json,
     say_table,
+    say_unknown,
     settings_of,
 )
 
@@ -111,11 +112,13 @@ def tenants_create(
     async def create(queue: Queue) -> Account:
         from fairlane.accounts import Accounts
 
-        return await Accounts(queue).create_tenant(tenant, settings_of(settings or []))
+        made = await Accounts(queue).create_tenant(tenant, settings_of(settings or []))
+        await say_unknown(queue, made.tiers, made.pools)
+        return made
 
     account = asked(redis, namespace, create, as_json)
     say(
-        f"There is a tenant {tenant}. `fairlane keys create {tenant}` makes it a key.",
+        f"Created tenant {tenant}. `fairlane keys create {tenant}` makes it a key.",
         as_json,
         account=_account_json(account),
     )
@@ -166,6 +169,7 @@ def tenants_set(
         account = await accounts.find(tenant)
         if account and not pool:
             account = await accounts.set_tenant(tenant, settings_of(limits))
+            await say_unknown(queue, account.tiers, account.pools)
             return account, await _standings(queue, pools, tenant)
         if not pools:
             raise NotFound(no_pool(redis, namespace))
@@ -256,6 +260,8 @@ def _say_tenant(tenant: str, account: Account | None, found: Standings, as_json:
         typer.echo("")
     if found:
         _say_standings(found)
+    if not account:
+        typer.echo(f"{tenant} is not registered; `fairlane tenants create {tenant}` registers it, for keys and limits.")
 
 
 def _say_standings(found: Standings) -> None:

@@ -103,10 +103,35 @@ def _waiting(job: Job, why: Mapping[str, Any], now: float) -> str:
     if job.state == "delayed" and job.not_before:
         words += f" for {duration(1000 * (job.not_before - now))}"
     if why["position"]:
-        words += f"; about {counted(why['position'], 'job starts', 'jobs start')} before it"
+        words += f"; {place(why['position'])}"
     if why["estimated_start_s"] is not None and job.state == "queued":
         words += f", it starts in about {duration(1000 * why['estimated_start_s'])}"
+    for one in why["ahead"]:
+        if one["what"] in SILENT:
+            words += f"; {silence(one)}"
     return words
+
+
+SILENT: Final = ("no_backend", "no_answer")
+
+
+def silence(one: Mapping[str, Any]) -> str:
+    """Why nobody takes a job, out of what explains that it waits."""
+    if one["what"] == "no_backend":
+        return "its pool has no backend; `fairlane pool add` gives it one"
+    return f"no backend answers ({', '.join(map(_silent, one['backends']))})"
+
+
+def _silent(backend: Mapping[str, Any]) -> str:
+    words = f"{backend['name']}: {'not heard' if backend['reason'] == 'stale' else backend['reason']}"
+    if backend["since"] is None:
+        return words
+    return f"{words} since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(backend['since']))}"
+
+
+def place(position: int) -> str:
+    """How many jobs are before one."""
+    return f"about {counted(position, 'job starts', 'jobs start')} before it" if position else "it is next"
 
 
 def outcome(job: Job) -> str:

@@ -77,7 +77,7 @@ class Reach:
 
         queue = await Queue.open(self.url, namespace=self.namespace)
         try:
-            return [pool.name for pool in await queue.pools.all()]
+            return await queue.pools.served()
         finally:
             await queue.close()
 

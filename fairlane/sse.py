@@ -7,6 +7,7 @@ LF or CR. Where a text is cut does not depend on the parts in which it comes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -16,6 +17,7 @@ DONE: Final = b"[DONE]"  # the data of the last event of OpenAI's streams
 _BLANK: Final = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r(?![\n]|\Z))")
 _TAIL: Final = re.compile(rb"(?:(?>\r\n|\n|\r)(?P<blank>\r\n|\n|\r)|(?P<end>\r\n|\n|\r))\Z")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_WHOLE_LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _REACH: Final = 3  # bytes before the end in which a blank line that is not whole yet may have begun
 
 
@@ -29,14 +31,17 @@ class Cutter:
     def cut(self, part: bytes) -> list[bytes]:
         """The events that are whole now, each with its blank line."""
         self._text += part
-        events: list[bytes] = []
-        start = 0
-        while found := _BLANK.search(self._text, max(start, self._seen)):
-            events.append(bytes(self._text[start : found.end()]))
-            start = self._seen = found.end()
-        del self._text[:start]
+        ends = [found.end() for found in _BLANK.finditer(self._text, self._seen)]
+        starts = [0, *ends]
+        text = bytes(self._text[: starts[-1]])
+        del self._text[: starts[-1]]
         self._seen = max(0, len(self._text) - _REACH)
-        return events
+        return [text[start:end] for start, end in zip(starts, ends, strict=False)]
+
+    @property
+    def pending(self) -> int:
+        """How many bytes wait for the end of their event."""
+        return len(self._text)
 
     def rest(self) -> list[bytes]:
         """At the end of the text: what is left of it, an event that perhaps has no blank line."""
@@ -46,8 +51,21 @@ class Cutter:
 
 def events_of(text: bytes) -> list[bytes]:
     """All events of a whole text; joined they are the text."""
-    cutter = Cutter()
-    return cutter.cut(text) + cutter.rest()
+    return list(each_of(text))
+
+
+def each_of(text: bytes) -> Iterator[bytes]:
+    """`events_of`, one after the other: of a large text there may be millions."""
+    start = 0
+    for found in _BLANK.finditer(text):
+        yield text[start : (start := found.end())]
+    if start < len(text):
+        yield text[start:]
+
+
+def count_of(text: bytes) -> int:
+    """How many events a whole text has."""
+    return sum(1 for _ in each_of(text))
 
 
 def with_id(event: bytes, id_: str) -> bytes:
@@ -62,8 +80,18 @@ def with_id(event: bytes, id_: str) -> bytes:
 
 def data_of(event: bytes) -> bytes | None:
     """What is in the event; None if it has no data (a comment)."""
+    if b"data:" not in event:
+        return None
     lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None
+
+
+def with_data(event: bytes, data: bytes) -> bytes:
+    """The event with this data, of one line, instead of its own; nothing else is changed."""
+    lines = _WHOLE_LINE.findall(event)
+    at = next(n for n, (line, _) in enumerate(lines) if line.startswith(b"data:"))
+    lines[at] = (b"data: " + data, lines[at][1])
+    return b"".join(line + end for n, (line, end) in enumerate(lines) if n <= at or not line.startswith(b"data:"))
 
 
 def is_stream(text: bytes) -> bool:

@@ -49,25 +49,31 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @contextmanager
 def refusals(as_json: bool = False) -> Generator[None]:
     """Turns errors into words, or into JSON, and exit codes."""
-    from fairlane.errors import FairlaneError, InvalidRequest
+    from fairlane.errors import FairlaneError, InvalidKey, InvalidRequest
 
     try:
         yield
     except FairlaneError as error:
         usage = isinstance(error, InvalidRequest)
+        words = _with_key(error.message) if error.code == InvalidKey.code else error.message
         if as_json:
-            told = {"code": error.code, "message": error.message, "param": error.param}
+            told = {"code": error.code, "message": words, "param": error.param}
             typer.echo(json.dumps({"error": told}), err=True)
         elif usage:
-            raise typer.BadParameter(error.message) from error
+            raise typer.BadParameter(words) from error
         else:
-            typer.echo(error.message, err=True)
+            typer.echo(words, err=True)
         raise typer.Exit(USAGE if usage else REFUSED) from error
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush must not fail
         raise typer.Exit(CUT_OFF) from None
+
+
+def _with_key(words: str) -> str:
+    """What a front door says of a key, for who has no headers to send."""
+    return f"{words.partition(' Send `Authorization')[0]} Say --api-key KEY, or set FAIRLANE_API_KEY."
 
 
 def asked(redis: str | None, namespace: str | None, act: Callable[[Queue], Awaitable[T]], as_json: bool) -> T:
@@ -129,6 +135,18 @@ async def pool_named(queue: Queue, name: str) -> Pool:
     except NotFound as error:
         known = ", ".join(one.name for one in await queue.pools.all())
         raise NotFound(f"{error} {f'There are: {known}.' if known else 'There is none yet.'}") from error
+
+
+async def say_unknown(queue: Queue, tiers: Iterable[str] | None, pools: Iterable[str] | None) -> None:
+    """Warns of tiers and pools that may be used but are not there: they may be meant for later, or mistyped."""
+    known = await queue.pools.all()
+    if gone := set(pools or ()) - {one.name for one in known}:
+        there = ", ".join(one.name for one in known) or "none"
+        typer.echo(f"Warning: there is no pool {' or '.join(sorted(gone))} yet (there are: {there}).", err=True)
+    there = dict.fromkeys(tier for one in known for tier in one.policy.tiers)
+    if known and (gone := set(tiers or ()) - there.keys()):
+        words = f"no pool has a tier {' or '.join(sorted(gone))} yet (there are: {', '.join(there)})"
+        typer.echo(f"Warning: {words}.", err=True)
 
 
 def ids_of(words: Sequence[str]) -> list[str]:
@@ -193,8 +211,8 @@ def settings_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def duration(ms: float) -> str:
-    """A time to read: `250 ms`, `4.2 s`, `60 s`, `3 min`, `2 h`."""
-    for unit, name in ((3_600_000, "h"), (60_000, "min")):
+    """A time to read: `250 ms`, `4.2 s`, `60 s`, `3 min`, `2 h`, `30 days`."""
+    for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
         if ms >= 2 * unit:
             return f"{ms / unit:.0f} {name}"
     return f"{ms / 1000:.1f}".removesuffix(".0") + " s" if ms >= 1000 else f"{max(0, ms):.0f} ms"

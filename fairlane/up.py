@@ -12,15 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 
 from dispatcher.processes import POLL_S, Child
-from fairlane.errors import StoreUnavailable
+from fairlane.errors import IllegalTransition, NotFound, StoreUnavailable
 from fairlane.logging import configure
 from fairlane.options import BackendOption, parse_backend, register_only
 from fairlane.process import check_port
@@ -32,6 +33,7 @@ READY_S: Final = 60.0
 BACKEND_S: Final = 10.0  # a real server may load for minutes: it is not waited for
 SIM_MODEL: Final = "sim"
 SIM_BACKENDS: Final = 2
+LOCAL: Final = "127.0.0.1"
 GRACE_S: Final = 5.0  # for what has nothing to drain
 
 
@@ -54,26 +56,28 @@ class Running:
     redis_url: str
     models: tuple[str, ...]
     auth: str = "open"
+    drain_s: float = 30.0
 
 
 def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -> None:
-    """Runs until SIGTERM or SIGINT.
+    """Runs until SIGTERM or SIGINT; at a second one nothing is waited for any more.
 
     Raises InvalidRequest, DataDirInUse, PortInUse, StoreUnsuitable, StoreUnavailable.
     """
-    ending = threading.Event()
+    ending, hurry = threading.Event(), threading.Event()
 
     def end(signum: int, frame: object) -> None:
-        ending.set()
+        (hurry if ending.is_set() else ending).set()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, end)
-    with running(options, redis_url=redis_url, data_dir=data_dir, ending=ending) as (found, look):
+    with running(options, redis_url=redis_url, data_dir=data_dir, ending=ending, hurry=hurry) as (found, look):
         if not ending.is_set():
             _say(found)
         while not ending.wait(POLL_S):
             look()
-        print("Stopping …", flush=True)  # noqa: T201
+        words = f"Stopping: what runs may end, up to {found.drain_s:g} s; Ctrl-C again stops at once."
+        print(words, flush=True)  # noqa: T201
 
 
 @contextmanager
@@ -83,10 +87,11 @@ def running(
     redis_url: str | None = None,
     data_dir: Path | None = None,
     ending: threading.Event | None = None,
+    hurry: threading.Event | None = None,
 ) -> Generator[tuple[Running, Callable[[], None]]]:
     """Everything, while the block runs. Call what comes second now and then: it starts again what has died.
 
-    Once `ending` is set it waits for nothing any more.
+    Once `ending` is set it waits for nothing to begin, once `hurry` is set for nothing to end.
     """
     configure(options.log_level)
     settings = load(redis_url=redis_url, data_dir=data_dir, auth=options.auth)
@@ -94,11 +99,11 @@ def running(
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.data_dir))
-        check_port("127.0.0.1", options.port)
+        check_port(LOCAL, options.port)
         store = None if settings.redis_url else EmbeddedServer(settings.data_dir)
         if store:
             stack.enter_context(store)
-        house = _House(settings, options, settings.redis_url or (store.url if store else ""), store)
+        house = _House(settings, options, settings.redis_url or (store.url if store else ""), store, hurry)
         stack.callback(house.end)
         found = house.begin(backends, ending or threading.Event())
         path = settings.data_dir / "up.json"
@@ -110,13 +115,21 @@ def running(
 class _House:
     """The processes, in the order in which they start."""
 
-    def __init__(self, settings: Settings, options: UpOptions, redis_url: str, store: EmbeddedServer | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        options: UpOptions,
+        redis_url: str,
+        store: EmbeddedServer | None,
+        hurry: threading.Event | None = None,
+    ) -> None:
         self._settings = settings
         self._options = options
         # It is reached from this machine only: unless something says otherwise, no key is needed.
         self._auth = settings.auth if "auth" in settings.model_fields_set else "open"
         self._redis_url = redis_url
         self._store = store
+        self._hurry = hurry or threading.Event()
         self._sims: list[Child] = []
         self._dispatchers: list[Child] = []
         self._api: list[Child] = []
@@ -132,9 +145,10 @@ class _House:
         self._worker = [self._child("worker", *level)]
         port = str(self._options.port)
         self._api = [self._child("api", "--auth", self._auth, "--port", port, "--needs-dispatcher", *level)]
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://{LOCAL}:{port}"
         self._until_ready(url, ending)
-        return Running(url, self._redis_url, tuple(sorted({backend.pool for backend in backends})), self._auth)
+        models = tuple(sorted({backend.pool for backend in backends}))
+        return Running(url, self._redis_url, models, self._auth, self._settings.drain_s)
 
     def look(self) -> None:
         if self._store and not self._store.alive:
@@ -152,8 +166,19 @@ class _House:
         ):
             for child in children:
                 child.terminate()
-            for child in children:
-                child.reap(grace_s)
+            self._wait_for(children, grace_s)
+
+    def _wait_for(self, children: Sequence[Child], grace_s: float) -> None:
+        """Until they have ended; in a hurry they are told again, and hand back what they do."""
+        end, told = time.monotonic() + grace_s, False
+        while any(child.alive for child in children) and time.monotonic() < end:
+            time.sleep(POLL_S / 2)
+            if self._hurry.is_set() and not told:
+                end, told = min(end, time.monotonic() + GRACE_S), True
+                for child in children:
+                    child.terminate()
+        for child in children:
+            child.reap(0)
 
     def _child(self, *command: str) -> Child:
         """One of our own commands. The Redis URL, which may hold a password, goes by the environment."""
@@ -170,12 +195,14 @@ class _House:
     def _simulate(self) -> BackendOption:
         port = free_port()
         self._sims.append(self._child("sim-backend", "--port", str(port), "--model", SIM_MODEL))
-        return parse_backend(f"{SIM_MODEL}=http://127.0.0.1:{port}")
+        return parse_backend(f"{SIM_MODEL}=http://{LOCAL}:{port}")
 
     async def _register(self, backends: Sequence[BackendOption]) -> None:
         queue = await Queue.open(self._redis_url, namespace=self._settings.namespace)
         try:
             await register_only(queue, backends, self._settings.policy)
+            if self._store and all(backend.pool != SIM_MODEL for backend in backends):
+                await _forget_simulated(queue)
         finally:
             await queue.close()
 
@@ -200,6 +227,22 @@ class _House:
             raise StoreUnavailable(f"Not ready after {READY_S:g} s: {'; '.join(reasons)}.")
 
 
+async def _forget_simulated(queue: Queue) -> None:
+    """Those that an earlier run has simulated are gone, and so is their pool, unless something waits in it."""
+    with suppress(NotFound, IllegalTransition):
+        pool = await queue.pools.by_name(SIM_MODEL)
+        for view in (await queue.inspect.load(pool)).backends:
+            parts = urlsplit(view.spec.url if view.spec else "")
+            if parts.hostname == LOCAL and not _is_listened_on(parts.port or 80):
+                await queue.set_backend(pool, view.name, "remove")
+        await queue.pools.remove(SIM_MODEL)
+
+
+def _is_listened_on(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOCAL, port)) == 0
+
+
 @contextmanager
 def _only_one(data_dir: Path) -> Generator[None]:
     """Raises DataDirInUse if another `fairlane up` has this folder."""
@@ -218,7 +261,7 @@ def _only_one(data_dir: Path) -> Generator[None]:
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody uses at this moment."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOCAL, 0))
         return probe.getsockname()[1]
 
 

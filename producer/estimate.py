@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from fairlane.standing import Explanation, LineView, PoolLoad
+from fairlane.standing import BackendView, Explanation, GateView, LineView, PoolLoad
 
 EVERY_S: Final = 1.0
 GUESS_S: Final = 1.0  # a job's time, while nothing is known of the pool
@@ -31,7 +31,7 @@ LINES_MOST: Final = 100
 class Estimate:
     """About how many jobs start before this one, and the seconds until it starts.
 
-    `wait_s` is None if nobody knows: something is paused, or its pool has no backend.
+    `wait_s` is None if nobody knows: something is paused, or its pool has no backend that answers.
     """
 
     position: int
@@ -107,6 +107,11 @@ def position(why: Explanation, lines: Sequence[LineView]) -> int:
     return sum(above) + min(why.ahead_in_line + round(turns), max(0, own - 1))
 
 
+def answers(gate: GateView) -> bool:
+    """Whether a backend takes jobs, or is known to be only too busy for one more."""
+    return gate.reason not in ("down", "draining", "stale")
+
+
 class Estimates:
     """Reads what it needs of each pool and tier at most once a second, by `clock`."""
 
@@ -120,7 +125,7 @@ class Estimates:
         """Of a job that waits; `not_before_ms` is when its delay ends."""
         load, lines = await self.load(pool), await self._lines_of(pool, why.tier)
         ahead = position(why, lines)
-        if why.paused or why.held_by == "paused" or not why.gates:
+        if why.paused or why.held_by == "paused" or not any(map(answers, why.gates)):
             return Estimate(ahead, None)
         pace = _pace(load)
         # with room in a backend the jobs ahead are only about to be taken, and so is this one
@@ -140,7 +145,8 @@ class Estimates:
         tiers = [each.tier for each in load.tiers]
         upto = load.tiers[: tiers.index(tier) + 1] if tier in tiers else load.tiers
         ahead, own = sum(each.waiting for each in upto), upto[-1]
-        if not load.backends or (own.waiting and not own.runnable):
+        answering = any(_answers(view, tier, load.now_ms - pool.policy.stale_ms) for view in load.backends)
+        if not answering or (own.waiting and not own.runnable):
             return Estimate(ahead, None)
         return Estimate(ahead, _wait_s(pool, load, own.tier, ahead + 1, own.waiting + 1, _places(load, own.tier)))
 
@@ -160,6 +166,12 @@ class Estimates:
             known = await self._queue.inspect.lines(pool, tier, LINES_MOST)
             self._lines[pool.code, tier] = self._clock(), known
         return known
+
+
+def _answers(view: BackendView, tier: str, fresh_ms: float) -> bool:
+    """As `answers`, of what was seen in or before the millisecond `fresh_ms`."""
+    fallback = view.gates[tier].fallback if tier in view.gates else 1
+    return view.status == "up" and ((view.fresh_at_ms or 0) >= fresh_ms or view.counts.live < fallback)
 
 
 def _pace(load: PoolLoad) -> Pace:

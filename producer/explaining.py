@@ -10,7 +10,7 @@ from typing import Any, Final
 from fairlane.model import GateReason
 from fairlane.queue.pools import Pool
 from fairlane.standing import Explanation, GateView, PoolLoad
-from producer.estimate import Estimate
+from producer.estimate import Estimate, answers
 
 # The settings with which a gate compares what it sees; the rest of the numbers are what the last scrape saw.
 _SETTINGS: Final[Mapping[GateReason, tuple[str, ...]]] = {
@@ -31,15 +31,20 @@ def explain_view(why: Explanation, pool: Pool, load: PoolLoad, estimate: Estimat
     return {
         "state": why.state,
         "position": estimate.position if estimate else None,
-        "ahead": _ahead(why) if estimate else [],
+        "ahead": _ahead(why, load) if estimate else [],
         "gate": _gate(why, pool, load) if estimate else None,
         "estimated_start_s": estimate.wait_s if estimate else None,
     }
 
 
-def _ahead(why: Explanation) -> list[dict[str, Any]]:
+def _ahead(why: Explanation, load: PoolLoad) -> list[dict[str, Any]]:
     *above, _ = why.depths.items()
-    ahead: list[dict[str, Any]] = [] if why.gates else [{"what": "no_backend"}]
+    ahead: list[dict[str, Any]] = []
+    if not why.gates:
+        ahead.append({"what": "no_backend"})
+    elif not any(map(answers, why.gates)):
+        silent = [{"name": gate.backend, "reason": gate.reason, "since": _since(gate, load)} for gate in why.gates]
+        ahead.append({"what": "no_answer", "backends": silent})
     ahead += [{"what": "higher_tier", "tier": tier, "jobs": n} for tier, n in above if n]
     if why.paused:
         ahead.append({"what": "paused"})
@@ -51,6 +56,14 @@ def _ahead(why: Explanation) -> list[dict[str, Any]]:
     if why.rank:
         ahead.append({"what": "tenants", "tenants": why.rank})
     return ahead
+
+
+def _since(gate: GateView, load: PoolLoad) -> float | None:
+    """When a backend that takes nothing went down, or was last heard."""
+    view = next((view for view in load.backends if view.name == gate.backend), None)
+    if view is None or gate.reason == "draining":
+        return None
+    return _seconds(view.down_at_ms if gate.reason == "down" else view.fresh_at_ms)
 
 
 def _gate(why: Explanation, pool: Pool, load: PoolLoad) -> dict[str, Any] | None:

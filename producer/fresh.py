@@ -58,5 +58,10 @@ class Fresh(Generic[Key, Value]):
         if key not in self._known or self._known[key][0] < at:
             self._known[key] = (at, task.result())
             self._known.move_to_end(key)
-        if len(self._known) > self._most:
+        now = self._clock()
+        while self._known and (len(self._known) > self._most or now - self._oldest() >= self._age_s):
             self._known.popitem(last=False)
+
+    def _oldest(self) -> float:
+        """When that was asked for which nobody has used for longest: what is old behind it goes soon after it."""
+        return next(iter(self._known.values()))[0]

@@ -50,21 +50,27 @@ class Intake:
         self._queue = queue
         self._max_attempts = max_attempts
         self.limiting = Limiting(queue)
-        self._pools: dict[str, Pool] = {}  # a pool once opened stays; what its policy says is asked again
+        self._pools: dict[str, Pool] = {}  # what its policy says is asked again
 
     async def pool(self, model: str, caller: Caller | None = None) -> Pool:
         """The pool that serves `model`, as it stands now. Raises ModelNotFound, InvalidRequest, StoreUnavailable.
 
         One that the caller may not use is not there for it.
         """
-        if (found := self._pools.get(_known_model(model))) is not None:
-            found = await self._queue.pools.current(found)
-        else:
-            with suppress(NotFound):
-                found = self._pools[model] = await self._queue.pools.by_name(model)
+        found = await self._find(_known_model(model))
         if found is None or (caller and not caller.may_use(model)):
-            raise _no_pool(model, [pool.name for pool in await self._queue.pools.all()], caller)
+            raise _no_pool(model, await self._queue.pools.served(), caller)
         return found
+
+    async def _find(self, model: str) -> Pool | None:
+        if known := self._pools.get(model):
+            with suppress(NotFound):
+                return await self._queue.pools.current(known)
+            self._pools.pop(model, None)
+        with suppress(NotFound):
+            found = self._pools[model] = await self._queue.pools.by_name(model)
+            return found
+        return None
 
     async def job(self, request: JobRequest, caller: Caller) -> tuple[Pool, JobSpec]:
         """The job, and where it goes. Raises InvalidRequest, UnknownTier, TierForbidden, ModelNotFound."""

@@ -6,14 +6,16 @@ A response's id is its job's, after `resp_`. Nothing else is stored: it lives as
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from fairlane import strictjson
+from fairlane import sse, strictjson
 from fairlane.head import Head
 from fairlane.model import Job, State
 
 PREFIX: Final = "resp_"
+_MOST: Final = sys.float_info.max
 _STATUS: Final[Mapping[State, str]] = {
     "queued": "queued",
     "delayed": "queued",
@@ -66,23 +68,22 @@ class Events:
         self._last = event
         if self._after is None and b'"response"' not in event:  # nearly all: parsing each would cost more than it does
             return event
-        lines = event.split(b"\n")
-        for n, line in enumerate(lines):
-            if line.startswith(b"data:") and (data := _object(line[5:])) is not None:
-                if self._is_known(data):
-                    return b""
-                if isinstance(data.get("response"), dict):
-                    data["response"] = _ours(data["response"], self._job_id, self._background)
-                    lines[n] = b"data: " + _dump(data)
-        return b"\n".join(lines)
+        data = _object(sse.data_of(event) or b"")
+        if data is None:
+            return event
+        if self._is_known(data):
+            return b""
+        if not isinstance(data.get("response"), dict):
+            return event
+        data["response"] = _ours(data["response"], self._job_id, self._background)
+        return sse.with_data(event, _dump(data))
 
     def tell(self, failure: Mapping[str, Any]) -> bytes:
         """`{"error": {…}}` as the event that ends the stream: flat as OpenAI documents it, nested as it sends it."""
         error = cast("Mapping[str, Any]", failure["error"])
         last = -1 if self._after is None else self._after
-        for line in self._last.split(b"\n"):
-            number = (_object(line.removeprefix(b"data:")) or {}).get("sequence_number")
-            last = number if isinstance(number, int) else last
+        number = (_object(sse.data_of(self._last) or b"") or {}).get("sequence_number")
+        last = number if isinstance(number, int) else last
         flat = {name: error.get(name) for name in ("code", "message", "param")}
         event = {"type": "error", **flat, "sequence_number": last + 1, "error": error}
         return b"event: error\ndata: " + _dump(event) + b"\n\n"
@@ -101,11 +102,11 @@ def _answered(result: bytes) -> dict[str, Any] | None:
     if result.lstrip()[:1] == b"{":
         whole = _object(result)
         return whole if whole is not None and whole.get("object") == "response" else None
-    for line in reversed(result.split(b"\n")):
-        if line.startswith(b"data:") and b'"response"' in line:
-            event = _object(line[5:])
-            if event is not None and isinstance(event.get("response"), dict):
-                return event["response"]
+    may_have = [event for event in sse.each_of(result) if b'"response"' in event]
+    for event in reversed(may_have):
+        response = (_object(sse.data_of(event) or b"") or {}).get("response")
+        if isinstance(response, dict):
+            return cast("dict[str, Any]", response)
     return None
 
 
@@ -141,8 +142,21 @@ def _object(text: bytes) -> dict[str, Any] | None:
     try:
         value = strictjson.parse_answer(text)
     except ValueError:
-        return None
+        value = _nearest(text)
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _nearest(text: bytes) -> object:
+    """Of an answer with numbers that are none (1e999, NaN): as near as JSON can say it. The rest is worth more."""
+    try:
+        value: object = json.loads(text, parse_float=_finite, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+    return value if strictjson.is_shallow(value) else None
+
+
+def _finite(text: str) -> float:
+    return max(-_MOST, min(_MOST, float(text)))
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from fairlane import sse
-from fairlane.errors import Draining, StoreUnavailable, StreamBroken
+from fairlane.errors import Draining, InvalidRequest, StoreUnavailable, StreamBroken
 from fairlane.model import FINISHED, Job
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -26,7 +27,9 @@ PAUSES_S: Final = (2.0, 5.0)  # nothing came for so long: the first time, and ea
 REREAD_S: Final = (4.0, 8.0)  # after such a silence: every message may be lost
 OUTAGE_S: Final = 20.0  # how long Redis may be away before those who read are told
 AGAIN_S: Final = (0.1, 0.5)
-MAIL_MOST: Final = 256 << 10  # bytes that one reader has waiting; beyond, it reads them from Redis when it comes to it
+MAIL_MOST: Final = 32 << 10  # bytes that one reader has waiting; beyond, it reads them from Redis when it comes to it
+AT_ONCE: Final = 500  # events that are handed on together, and without a break for others
+AT_ONCE_BYTES: Final = 64 << 10
 _WAITING: Final = ("queued", "delayed")
 
 
@@ -65,8 +68,9 @@ class Streams:
     ) -> AsyncGenerator[Item]:
         """The job's events after a position, as they come, with pauses between; an `Ended` comes last.
 
-        Raises NotFound; StreamBroken if the attempt that it handed on events of is gone and another one began;
-        Draining once `closing` is set; StoreUnavailable if Redis is away for too long.
+        Raises NotFound; InvalidRequest if there is no such position yet; StreamBroken if the attempt that it handed on
+        events of is gone and another one began, or if events that it has not handed on are gone; Draining once
+        `closing` is set; StoreUnavailable if Redis is away for too long.
         """
         pool, reader = await self._queue.home(job_id), _Reader(self._queue, job_id, after, closing)
         close = asyncio.create_task(closing.wait()) if closing else None
@@ -82,6 +86,8 @@ class Streams:
                         while True:
                             for item in await reader.items(pool):
                                 yield item
+                                if isinstance(item, list) and len(item) >= AT_ONCE:
+                                    await asyncio.sleep(0)
                             if reader.ended:
                                 return
                     except MovedAway as moved:
@@ -105,7 +111,9 @@ class _Reader:
         self._queue = queue
         self._job_id = job_id
         self._at = after  # the last event that was handed on, now or before
-        self._from = after  # where to read on
+        self._unproved = after is not None  # nothing was read yet that shows that it is there
+        self._token = 0  # of the attempt that was read last
+        self._is_over = False  # all chunks were read that are still to be had; what is left is the outcome
         self._closing = closing
         self._clock = asyncio.get_running_loop().time
         self._mail: deque[Chunk] = deque()
@@ -142,17 +150,19 @@ class _Reader:
 
     # --- handing on ---------------------------------------------------------------------------------------------------
 
-    async def items(self, pool: Pool) -> list[Item]:
-        """What there is, as soon as there is something; never nothing. Raises as `Streams.events`, and MovedAway."""
+    async def items(self, pool: Pool) -> Iterable[Item]:
+        """What there is, as soon as there is something. Raises as `Streams.events`, and MovedAway."""
         while True:
             if self._closing and self._closing.is_set():
                 raise Draining(
                     "This process ends. Go on elsewhere: GET /v1/jobs/{id}/stream, after the last event's id."
                 )
             self._spoke.clear()
-            items: list[Item] = []
-            if events := self._from_mail():
-                items.append(events)
+            items: Iterable[Item] = ()
+            if self._is_over:
+                items = await self._last_items()
+            elif mail := list(_together(self._from_mail())):
+                items = mail
             elif self._must_read:
                 items = await self._read(pool)
             if items:
@@ -162,7 +172,7 @@ class _Reader:
             if self._clock() >= self._pause_at:
                 self._pause_at = self._clock() + PAUSES_S[1]
                 return [Pause()]
-            if not self._must_read:
+            if not (self._must_read or self._is_over):
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -173,48 +183,63 @@ class _Reader:
         except TimeoutError:
             self._must_read |= self._clock() >= self._reread_at
 
-    def _from_mail(self) -> list[Event]:
+    def _from_mail(self) -> Iterator[Event]:
         """The events that were told of, up to a gap in their numbers: that must be read."""
-        events: list[Event] = []
         for chunk in self._empty():
             here = self._at
             if here and chunk.token < here.token:
                 continue
             next_one = 1 if here is None else here.ordinal + 1
-            if chunk.events is None or (here and chunk.token > here.token) or chunk.first > next_one:
+            if chunk.events is None or (here and chunk.token > here.token) or chunk.first > next_one or self._unproved:
                 self._must_read = True
-                break
-            one = [chunk.events] if chunk.first == chunk.last else None  # most are: no need to look for its end
-            events += self._cut(chunk.token, chunk.last, chunk.events, one)
-        return events
+                return
+            if chunk.last >= next_one:
+                # most are one event: no need to look for its end
+                events = (chunk.events,) if chunk.first == chunk.last else sse.each_of(chunk.events)
+                yield from self._number(chunk.token, chunk.first, events)
 
-    async def _read(self, pool: Pool) -> list[Item]:
+    async def _read(self, pool: Pool) -> Iterable[Item]:
         self._must_read = False  # what is told from now on may not be in it
         page = await self._page(pool)
         self._reread_at = self._clock() + random.uniform(*REREAD_S)
-        if self._at and _is_broken(page, self._at):
-            raise StreamBroken()
-        events: list[Event] = []
-        if page.state not in _WAITING:
-            for position, text in page.chunks:
-                events += self._cut(position.token, position.ordinal, text)
-        self._from = self._at or Position(page.token, 0)
+        self._token = page.token
+        if self._at and not self._goes_on(page, self._at):
+            self._is_over = True
+            return ()
         self._must_read |= page.more
-        if page.state not in FINISHED or page.more:
-            return [events] if events else []
-        job = await self._queue.inspect.outcome(self._job_id)
-        if job.finished_at_ms is None:  # requeued in this moment
-            self._must_read = True
-            return [events] if events else []
-        self.ended = True
-        events += self._unread(job, page.token)
-        return [events, Ended(job)] if events else [Ended(job)]
+        self._is_over = page.state in FINISHED and not page.more
+        return _together(self._of(page)) if page.chunks else ()
+
+    def _goes_on(self, page: Page, at: Position) -> bool:
+        """Whether there may be events after `at`; if not, the job is over, and its outcome says why."""
+        if self._unproved and (at.token > page.token or (at.token == page.token and at.ordinal > page.last)):
+            if at.token > page.token or page.state == "leased" or (page.last and page.state != "succeeded"):
+                raise _no_such(at)
+        else:
+            self._unproved = False
+        if at.token == page.token and page.state not in _WAITING:
+            return True
+        if page.state in FINISHED and page.state != "succeeded":  # that the attempt is gone says less
+            self._unproved = False
+            return False
+        raise StreamBroken()
+
+    def _of(self, page: Page) -> Iterator[Event]:
+        """The new events of a page. Where some are missing, the outcome has them or nothing has."""
+        for (token, last), text in page.chunks:
+            first = last - sse.count_of(text) + 1
+            if first > (self._at.ordinal if self._at else 0) + 1:
+                if page.state not in FINISHED:
+                    raise StreamBroken()
+                self._is_over = True
+                return
+            yield from self._number(token, first, sse.each_of(text))
 
     async def _page(self, pool: Pool) -> Page:
         """The job and what comes next; while Redis is away, for OUTAGE_S at the most, it is asked again."""
         while True:
             try:
-                page = await self._queue.inspect.chunks(pool, self._job_id, self._from)
+                page = await self._queue.inspect.chunks(pool, self._job_id, self._at)
             except StoreUnavailable:
                 if self._clock() - self._answered_at > OUTAGE_S:
                     raise
@@ -227,30 +252,50 @@ class _Reader:
                 self._answered_at = self._clock()
                 return page
 
-    def _unread(self, job: Job, token: int) -> list[Event]:
-        """What the result has beyond the chunks: they are past their time, or Redis had no room for them."""
-        if job.state != "succeeded" or not job.result or not (self._at or sse.is_stream(job.result)):
-            return []
-        return self._number(token, 1, sse.events_of(job.result))
+    async def _last_items(self) -> Iterable[Item]:
+        """What is left, and the outcome."""
+        job = await self._queue.inspect.outcome(self._job_id)
+        if job.finished_at_ms is None:  # requeued in this moment
+            self._is_over, self._must_read = False, True
+            return ()
+        text = self._text_of(job)
+        if self._at and self._unproved and (text or job.state == "succeeded") and self._at.ordinal > sse.count_of(text):
+            raise _no_such(self._at)
+        self.ended = True
+        return chain(_together(self._number(self._token, 1, sse.each_of(text))), [Ended(job)])
 
-    def _cut(self, token: int, last: int, text: bytes, known: list[bytes] | None = None) -> list[Event]:
-        """The new events of a chunk; `known`: all that are in it."""
-        if self._at and last <= self._at.ordinal:
-            return []
-        events = known or sse.events_of(text)
-        return self._number(token, last - len(events) + 1, events)
+    def _text_of(self, job: Job) -> bytes:
+        """The stream as the result has it. Chunks may be past their time, or Redis had no room for them."""
+        if self._at and self._at.token != self._token:
+            return b""
+        text = job.result or b""
+        if job.state == "succeeded":
+            return text if self._at or sse.is_stream(text) else b""
+        broke_off = job.state == "failed" and job.error is not None and job.error.code != "backend_error"
+        return text if broke_off and sse.is_stream(text) else b""
 
-    def _number(self, token: int, first: int, events: Iterable[bytes]) -> list[Event]:
+    def _number(self, token: int, first: int, events: Iterable[bytes]) -> Iterator[Event]:
         """Those of an attempt's events, from number `first`, that were not handed on before."""
         done = self._at.ordinal if self._at else 0
-        new = [Event(Position(token, n), event) for n, event in enumerate(events, first) if n > done]
-        if new:
-            self._at = self._from = new[-1].position
-        return new
+        for n, event in enumerate(events, first):
+            if n > done:
+                self._at = Position(token, n)
+                yield Event(self._at, event)
 
 
-def _is_broken(page: Page, at: Position) -> bool:
-    """Whether the attempt is gone. One that was the last has an outcome, which says more."""
-    if page.state in FINISHED and page.state != "succeeded":
-        return False
-    return page.state in _WAITING or page.token != at.token
+def _together(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Some at a time: each takes room, and the time to send it."""
+    some: list[Event] = []
+    size = 0
+    for event in events:
+        some.append(event)
+        size += len(event.data)
+        if len(some) == AT_ONCE or size >= AT_ONCE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _no_such(at: Position) -> InvalidRequest:
+    return InvalidRequest(f"The stream has no event {at} to go on after.", param="starting_after")

@@ -112,6 +112,8 @@ class HttpBackend:
         streamed = head.stream and response.status_code == 200 and _is_stream(response)
         parts: list[bytes] = []
         try:
+            if not 200 <= response.status_code <= 599:  # no caller could be given it
+                raise CallFailed("reset", f"The backend answered with status {response.status_code}, which is none.")
             async for part in self._parts(response):
                 parts.append(part)
                 if streamed and hear:

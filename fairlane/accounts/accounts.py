@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from fairlane.accounts import values
-from fairlane.accounts.secret import PREFIX, digest_of, new_secret, prefix_of
+from fairlane.accounts.secret import PREFIX, Claim, claim_of, digest_of, new_secret, prefix_of
 from fairlane.accounts.values import Account, Caller, KeyView, Role
 from fairlane.errors import InvalidKey, InvalidRequest, NotFound, StoreFull, StoreUnavailable, TenantForbidden
 from fairlane.model import Limits
@@ -135,11 +135,15 @@ class Accounts:
         Raises InvalidKey; InvalidRequest for what is no tenant's name; TenantForbidden for an end user with another
         role's key, or with the name of a registered tenant.
         """
+        if (claim := claim_of(secret)) is None:
+            raise InvalidKey()
+        return await self.holder(claim, end_user)
+
+    async def holder(self, claim: Claim, end_user: str | None = None) -> Caller:
+        """As `authenticate`, for who keeps no secret."""
         if end_user is not None:
             check_tenant(end_user)
-        prefix, digest = prefix_of(secret), digest_of(secret)
-        if prefix is None:
-            raise InvalidKey()
+        prefix, digest = claim
         reply = await self._store.run("authenticate", self._prefix, prefix, digest, end_user or "")
         if reply is None:
             raise InvalidKey()
@@ -212,10 +216,11 @@ def _for_end_user(caller: Caller, end_user: str | None, *, taken: bool) -> Calle
 
 
 def _known(prefix: str) -> str:
-    """A prefix as it was typed; whoever pastes a whole secret is told so, without it being shown again."""
-    if PREFIX.fullmatch(prefix) is None:
+    """A prefix as it was typed, or that of a whole secret that was pasted, which is never shown again."""
+    found = prefix_of(prefix) or prefix.removeprefix("fl-")
+    if PREFIX.fullmatch(found) is None:
         raise InvalidRequest("A key is named by its prefix: the ten characters after `fl-`.", param="prefix")
-    return prefix
+    return found
 
 
 def _ms(name: str, seconds: float, *, least: int) -> int:

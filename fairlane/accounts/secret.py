@@ -9,13 +9,20 @@ import hashlib
 import re
 import secrets
 import string
-from typing import Final
+from typing import Final, NamedTuple
 
 ALPHABET: Final = string.digits + string.ascii_letters
 PREFIX_LENGTH: Final = 10
 SECRET_LENGTH: Final = 40
 PREFIX: Final = re.compile(rf"[0-9A-Za-z]{{{PREFIX_LENGTH}}}")
 _SECRET: Final = re.compile(rf"fl-({PREFIX.pattern})-[0-9A-Za-z]{{32,64}}")
+
+
+class Claim(NamedTuple):
+    """What is looked up of a secret that somebody sends, and may be kept."""
+
+    prefix: str
+    digest: str
 
 
 def new_secret() -> tuple[str, str]:
@@ -28,6 +35,12 @@ def prefix_of(secret: str) -> str | None:
     """The prefix of a secret; None for what cannot be one."""
     match = _SECRET.fullmatch(secret)
     return match[1] if match else None
+
+
+def claim_of(secret: str) -> Claim | None:
+    """What to look up; None for what cannot be a secret."""
+    prefix = prefix_of(secret)
+    return None if prefix is None else Claim(prefix, digest_of(secret))
 
 
 def digest_of(secret: str) -> str:

@@ -1,19 +1,19 @@
 """The lines of output and error files, and the parts that they are put together from. Nothing here does I/O.
 
-A part is what was collected at once: a line for each answer, `<ordinal> <o | e> <the line as it will be>`.
+A part is what was collected at once: a line for each answer, `<ordinal> <o | e> <the line as it will be>`, and
+`<ordinal> l` for one that was lost.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from fairlane import strictjson
 from fairlane.batches.view import BatchFault
 
-Mark = Literal["ok", "bad", "void", "late"]
+Mark = Literal["ok", "bad", "void", "late", "lost"]
 
 # Why a request has no answer, by the state that its batch ended in.
 WHY: Final = {
@@ -22,12 +22,15 @@ WHY: Final = {
     "cancelled": ("batch_cancelled", "This request was not executed before the batch was cancelled."),
     "failed": ("batch_failed", "The batch's input file was deleted before this request was executed."),
 }
+Kind = Literal["o", "e", "l"]  # in a part: for the output file, the error file, lost
+
+LOST: Final = ("result_lost", "This request may have been executed, but what came of it was lost.")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the request `ordinal`. `text` is its line in the file that `mark` says (void, or late: it has
-    no answer, and gets its line at the end)."""
+    """What became of the request `ordinal`. `text` is its line in the file that `mark` says (void, late or lost:
+    it has no answer, and gets its line at the end)."""
 
     ordinal: int
     job: str
@@ -55,13 +58,14 @@ def fault_line(batch_id: str, fault: BatchFault) -> bytes:
 
 
 def part_line(outcome: Outcome) -> bytes:
-    return b"%d %s %s" % (outcome.ordinal, b"o" if outcome.mark == "ok" else b"e", outcome.text)
+    kind = {"ok": b"o", "lost": b"l"}.get(outcome.mark, b"e")
+    return b"%d %s %s" % (outcome.ordinal, kind, outcome.text or b"\n")
 
 
-def read_part(line: bytes) -> tuple[int, bool, bytes]:
-    """The inverse: the ordinal, whether it goes to the output file, and its line there."""
-    ordinal, kind, text = line.split(b" ", 2)
-    return int(ordinal), kind == b"o", text
+def read_part(line: bytes) -> tuple[int, Kind, bytes]:
+    """The inverse: the ordinal, where it goes, and its line there."""
+    ordinal, kind, text = line.split(b" ", 2) if line.count(b" ") > 1 else (*line.split(b" "), b"")
+    return int(ordinal), cast(Kind, kind.decode()), text
 
 
 class Seen:
@@ -74,10 +78,6 @@ class Seen:
         """Whether it was not seen before; now it is."""
         before, self._seen[ordinal] = self._seen[ordinal], 1
         return not before
-
-    def missing(self) -> Iterator[int]:
-        """Those not seen, in order."""
-        return (ordinal for ordinal in range(1, len(self._seen)) if not self._seen[ordinal])
 
 
 def _line(batch_id: str, ordinal: int, custom_id: str | None, response: bytes, error: bytes) -> bytes:

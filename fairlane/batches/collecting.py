@@ -29,25 +29,25 @@ class Collector:
     async def collect(self, pool: Pool) -> tuple[int, int]:
         """The next events of a pool: how many there were (-1: no batch runs there), and the most parts of a batch."""
         looked, events = await self._ledger.events(pool)
-        parts = await self._take(pool, events)
+        parts = await self.take(pool, events)
         return looked, parts
 
     async def recheck(self, pool: Pool, batch_id: str) -> None:
         """Looks at all open jobs of a batch, whose events may be lost, or may be to come: what has ended is taken."""
         open_jobs = await self._ledger.open_jobs(batch_id)
-        await self._take(pool, [Event("", job, batch_id) for job in open_jobs], open_jobs)
+        await self.take(pool, [Event("", job, batch_id) for job in open_jobs], open_jobs)
 
     async def keep(self, batch_id: str, outcomes: Sequence[Outcome]) -> int:
         """Writes outcomes of lines that are not marked as one part, and marks them. Returns the number of parts."""
-        written = [one for one in outcomes if one.text]
+        written = [one for one in outcomes if one.text or one.mark == "lost"]
         part = await self._write(written) if written else ""
         taken, parts = await self._ledger.mark(batch_id, part, outcomes)
         if part and not taken:  # another was first, or the batch takes nothing any more
             await self._files.discard([part])
         return parts
 
-    async def _take(self, pool: Pool, events: Sequence[Event], lines: Mapping[str, int] | None = None) -> int:
-        """`lines`: ordinals of jobs that may be gone, which are then void. Returns the most parts of a batch."""
+    async def take(self, pool: Pool, events: Sequence[Event], lines: Mapping[str, int] | None = None) -> int:
+        """`lines`: ordinals of jobs that may be gone, which are then lost. Returns the most parts of a batch."""
         most, todo = 0, list(events)
         while todo:
             rows = await self._ledger.outcomes(pool, [event.job for event in todo])
@@ -56,7 +56,7 @@ class Collector:
             done: list[tuple[str, str, str]] = []
             for event, row in zip(now, rows, strict=True):
                 if row is None and lines is not None:
-                    outcomes.setdefault(event.batch, []).append(Outcome(lines[event.job], event.job, "void"))
+                    outcomes.setdefault(event.batch, []).append(Outcome(lines[event.job], event.job, "lost"))
                 elif row is None or row.state not in FINISHED:
                     done.append((event.id, "", ""))  # it may end at this moment: not to be forgotten
                 else:

@@ -6,9 +6,9 @@ A request that is submitted again, after a crash before that was noted, is the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlane.asking import asked
@@ -16,6 +16,7 @@ from fairlane.batches.answers import Outcome, error_line, fault_line
 from fairlane.batches.collecting import Collector
 from fairlane.batches.ledger import Ledger, Record, idempotency_key, packed_faults
 from fairlane.batches.lines import AROUND, Checker, Line, cut, parse
+from fairlane.batches.stopping import Stopper
 from fairlane.batches.store import tier_of
 from fairlane.batches.view import BatchFault
 from fairlane.errors import FairlaneError, NotFound
@@ -58,6 +59,7 @@ class Feeder:
         self._files = files
         self._ledger = ledger
         self._collector = collector
+        self._stopper = Stopper(queue, ledger, collector)
         self._max_attempts = max_attempts
         self._max_body_bytes = max_body_bytes
 
@@ -147,12 +149,18 @@ class Feeder:
         room, room_bytes = WINDOW - record.open_jobs, WINDOW_BYTES - record.open_bytes
         async with aclosing(self._lines(record)) as lines:
             while room > 0 and room_bytes > 0 and loop.time() < until:
-                chunk = await self._submit(record, pool, lines, min(room, CHUNK), min(room_bytes, CHUNK_BYTES))
+                ahead = await _ahead(lines, min(room, CHUNK), min(room_bytes, CHUNK_BYTES))
+                if not ahead or not await self._ledger.note(
+                    record.view.id, who, "in_progress", {"sent": ahead[-1].ordinal}
+                ):
+                    return False
+                chunk = await self._submit(record, pool, ahead)
                 if chunk.refused:
                     await self._collector.keep(record.view.id, chunk.refused)
                 if chunk.last:
                     fed = chunk.last.ordinal
                     if not await self._ledger.fed(record, who, fed, chunk.last.end, chunk.jobs):
+                        await self._take_back(record, pool, chunk)
                         return False
                 if chunk.full or chunk.last is None or chunk.last.ordinal == record.view.total:
                     return chunk.full
@@ -160,35 +168,43 @@ class Feeder:
                 room_bytes -= sum(size for _, _, size in chunk.jobs)
         return False
 
-    async def _submit(
-        self, record: Record, pool: Pool, lines: AsyncIterator[Line], most: int, most_bytes: int
-    ) -> _Chunk:
-        """The next lines; up to the first that the queue has no room for."""
-        chunk, size = list[Line](), 0
-        while len(chunk) < most and size < most_bytes and (line := await anext(lines, None)):
-            chunk.append(line)
-            size += len(line.text or b"")
-        if not chunk:
-            return _Chunk([], [], None, full=False)
+    async def _take_back(self, record: Record, pool: Pool, chunk: _Chunk) -> None:
+        """These came too late. While the batch goes on, those of requests that are not done are another feeder's too."""
+        batch_id, jobs = record.view.id, {job: ordinal for job, ordinal, _ in chunk.jobs}
+        try:
+            goes_on = (await self._ledger.load(batch_id)).view.status == "in_progress"
+        except NotFound:
+            goes_on = False
+        if goes_on:
+            marked = await self._ledger.marked(batch_id, list(jobs.values()))
+            jobs = {job: ordinal for (job, ordinal), done in zip(jobs.items(), marked, strict=True) if done}
+        await self._stopper.withdraw(pool, batch_id, jobs)
+
+    async def _submit(self, record: Record, pool: Pool, chunk: Sequence[Line]) -> _Chunk:
+        """These lines, up to the first that the queue has no room for."""
         batch_id = record.view.id
         marked = await self._ledger.marked(batch_id, [line.ordinal for line in chunk])
         todo = [line for line, done in zip(chunk, marked, strict=True) if not done]
         specs = [self._spec(record, pool, line) for line in todo]
         answers = iter(await self._queue.submit_many(pool, [spec for spec in specs if isinstance(spec, JobSpec)]))
-        made = _Chunk([], [], chunk[-1], full=False)
+        made, known = _Chunk([], [], chunk[-1], full=False), list[Line]()
         for line, spec in zip(todo, specs, strict=True):
             answer = next(answers) if isinstance(spec, JobSpec) else spec
             if isinstance(answer, Submitted):
                 made.jobs.append((answer.id, line.ordinal, len(line.text or b"")))
             elif isinstance(answer, FairlaneError) and answer.code == "idempotency_mismatch":
-                pass  # the tier has changed since it was submitted: that job stands, and will be collected
+                known.append(line)  # the tier has changed since it was submitted: that job stands
             elif isinstance(answer, FairlaneError) and (answer.retryable or answer.code == "unknown_tier"):
                 if answer.code != "queue_full" and answer.code != "unknown_tier":
                     raise answer
                 before = next((one for one in reversed(chunk) if one.ordinal < line.ordinal), None)
-                return _Chunk(made.jobs, made.refused, before, full=True)
+                made = replace(made, last=before, full=True)
+                break
             else:
                 made.refused.append(_refused(batch_id, line, answer))
+        sizes = {line.ordinal: len(line.text or b"") for line in known}
+        stand = await self._ledger.find_jobs(pool, record.view, list(sizes), bar=False)
+        made.jobs.extend((job, ordinal, sizes[ordinal]) for job, ordinal in stand.items())
         return made
 
     def _spec(self, record: Record, pool: Pool, line: Line) -> JobSpec | Exception:
@@ -213,6 +229,15 @@ class Feeder:
             batch_id=batch.id,
             prefix=what.prefix,
         )
+
+
+async def _ahead(lines: AsyncIterator[Line], most: int, most_bytes: int) -> list[Line]:
+    """The next lines, one at least if there is any."""
+    ahead, size = list[Line](), 0
+    while len(ahead) < most and size < most_bytes and (line := await anext(lines, None)):
+        ahead.append(line)
+        size += len(line.text or b"")
+    return ahead
 
 
 def _refused(batch_id: str, line: Line, why: Exception) -> Outcome:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
+from itertools import batched
 from typing import Final, cast
 
+import structlog
+
 from fairlane import strictjson
-from fairlane.batches.answers import WHY, Seen, error_line, read_part
+from fairlane.batches.answers import LOST, WHY, Kind, Seen, error_line, read_part
 from fairlane.batches.feeding import FILE_MOST, FILE_S, PURPOSE
 from fairlane.batches.ledger import Ending, Ledger, Record
 from fairlane.batches.lines import cut
@@ -20,6 +23,10 @@ from fairlane.queue.engine import Queue
 
 PARTS: Final = 100
 LINE_MOST: Final = 1 << 40
+MARKS: Final = 1_000  # looked up by one call
+GOOD: Final = ord("o")
+LOST_KIND: Final = ord("l")
+log = structlog.get_logger()
 
 
 class Finisher:
@@ -46,15 +53,17 @@ class Finisher:
     async def finish(self, record: Record, who: str, ending: Ending) -> None:
         """Writes both files, unless they are there, and ends the batch."""
         batch = record.view
-        failed = batch.total - batch.completed
-        fields: dict[str, object] = {"failed": failed}
+        kinds = await self._kinds(record)
+        completed = kinds.count(GOOD)
+        failed = batch.total - completed
+        fields: dict[str, object] = {"completed": completed, "failed": failed}
         for name, good, count, id_ in (
-            ("output", True, batch.completed, record.output_id),
+            ("output", True, completed, record.output_id),
             ("error", False, failed, record.error_id),
         ):
             if count:
                 filename = f"{batch.id}_{'output' if good else 'errors'}.jsonl"
-                async with aclosing(self._file_lines(record, ending, good=good)) as lines:
+                async with aclosing(self._file_lines(record, kinds, ending, good=good)) as lines:
                     await self._files.put(
                         batch.tenant, filename, PURPOSE, lines, FILE_MOST, expires_after_s=FILE_S, file_id=id_
                     )
@@ -74,26 +83,48 @@ class Finisher:
             await self._ledger.parts(batch_id, 0, 1, take_off=len(parts))
         return not parts
 
-    async def _file_lines(self, record: Record, ending: Ending, *, good: bool) -> AsyncGenerator[bytes]:
+    async def _kinds(self, record: Record) -> bytearray:
+        """Where each request has its line, by ordinal; LOST also what was marked and is in none of the parts."""
+        kinds = bytearray(record.view.total + 1)
+        gaps = 0
+        async for ordinal, kind, _ in self._answers(record):
+            if ordinal == 0:
+                gaps += 1
+            elif not kinds[ordinal]:
+                kinds[ordinal] = ord(kind)
+        if gaps:  # a part is gone, and nobody knows which of the lines without an answer were in it
+            missing = [ordinal for ordinal in range(1, len(kinds)) if not kinds[ordinal]]
+            for some in batched(missing, MARKS):
+                for ordinal, marked in zip(some, await self._ledger.marked(record.view.id, some), strict=True):
+                    kinds[ordinal] = LOST_KIND if marked else 0
+        return kinds
+
+    async def _file_lines(
+        self, record: Record, kinds: bytearray, ending: Ending, *, good: bool
+    ) -> AsyncGenerator[bytes]:
         """The lines of the output file, or of the error file."""
-        seen = Seen(record.view.total)
-        async for ordinal, is_good, text in self._answers(record):
-            if seen.first(ordinal) and is_good == good:
+        seen, wanted = Seen(record.view.total), "o" if good else "e"
+        async for ordinal, kind, text in self._answers(record):
+            if ordinal and seen.first(ordinal) and kind == wanted:
                 yield text + b"\n"
         if not good:
-            code, message = WHY[ending]
-            missing = seen.missing()
+            missing = (ordinal for ordinal in range(1, len(kinds)) if kinds[ordinal] in (0, LOST_KIND))
             async for ordinal, custom_id in self._named(record, missing):
+                code, message = LOST if kinds[ordinal] else WHY[ending]
                 yield error_line(record.view.id, ordinal, custom_id, code, message)
 
-    async def _answers(self, record: Record) -> AsyncGenerator[tuple[int, bool, bytes]]:
-        """What is in the parts, in the order in which they were marked."""
+    async def _answers(self, record: Record) -> AsyncGenerator[tuple[int, Kind, bytes]]:
+        """What is in the parts, in the order in which they were marked; the ordinal 0 for a part that is gone."""
         first = 0
         while names := await self._ledger.parts(record.view.id, first, PARTS):
             for name in names:
-                async with aclosing(self._files.contents.read(name)) as pieces:
-                    async for line in cut(pieces, LINE_MOST):
-                        yield read_part(line.text or b"")
+                try:
+                    async with aclosing(self._files.contents.read(name)) as pieces:
+                        async for line in cut(pieces, LINE_MOST):
+                            yield read_part(line.text or b"")
+                except NotFound:
+                    log.error("part_of_a_batch_is_gone", batch=record.view.id, part=name)
+                    yield 0, "l", b""
             first += len(names)
 
     async def _named(self, record: Record, ordinals: Iterator[int]) -> AsyncGenerator[tuple[int, str | None]]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import batched
 from typing import Final, Literal, cast
 
 from fairlane.batches.answers import Outcome
@@ -19,6 +20,7 @@ from fairlane.queue.store import Store
 KEEP_MS: Final = 31 * 86_400_000  # an ended batch
 CALL_BYTES: Final = 4 << 20  # of answers in one reply
 EVENTS: Final = 500  # looked at by one call
+BAR_MS: Final = 86_400_000  # how late a feeder may be that was thought dead
 Ending = Literal["completed", "expired", "cancelled", "failed"]
 
 
@@ -26,8 +28,8 @@ Ending = Literal["completed", "expired", "cancelled", "failed"]
 class Record:
     """A batch with what the work on it has to know. `now_ms` is when it was read.
 
-    `fed` requests were submitted, which end at the byte `offset` of the file; `open_jobs` of them, with `open_bytes`,
-    have no outcome that was collected. `ending`: nothing more is collected, and this will be its end state. `output_id`
+    `fed` requests were submitted, which end at the byte `offset` of the file, and up to `sent` may have been; `open_jobs`
+    of the former, with `open_bytes`, have no outcome that was collected. `ending`: nothing more is collected, and this will be its end state. `output_id`
     and `error_id` are what its files will be called. `late` of its jobs have expired. `tiers` and `pools` are
     those that its caller may use; None: all.
     """
@@ -37,6 +39,7 @@ class Record:
     open_jobs: int
     open_bytes: int
     fed: int
+    sent: int
     offset: int
     pool: str
     ending: Ending | None
@@ -187,6 +190,16 @@ class Ledger:
         reply = replies.items(await self._store.run("outcomes", pool.prefix, str(CALL_BYTES), *jobs))
         return [_row(cast("list[bytes]", row)) if row else None for row in reply]
 
+    async def find_jobs(self, pool: Pool, batch: BatchView, ordinals: Sequence[int], *, bar: bool) -> dict[str, int]:
+        """The jobs that requests have become, job -> ordinal. `bar`: the others become none from here on."""
+        found: dict[str, int] = {}
+        for part in batched(ordinals, EVENTS):
+            digests = [idem_digest(idempotency_key(batch.id, ordinal)) for ordinal in part]
+            args = (batch.tenant, str(BAR_MS) if bar else "", *digests)
+            ids = replies.texts(await self._store.run("find_jobs", pool.prefix, *args))
+            found |= {id_: ordinal for id_, ordinal in zip(ids, part, strict=True) if id_}
+        return found
+
     async def forget(self, pool: Pool, jobs: Sequence[tuple[str, str, str]]) -> None:
         """`jobs`: the event's id or '', the job's id or '' for the event alone, its idempotency key or ''."""
         if jobs:
@@ -252,6 +265,7 @@ def _record(id_: str, known: Mapping[str, str], now_ms: int, open_jobs: int) -> 
         open_jobs=open_jobs,
         open_bytes=int(known.get("open_bytes", 0)),
         fed=int(known.get("fed", 0)),
+        sent=int(known.get("sent", 0)),
         offset=int(known.get("offset", 0)),
         pool=known.get("pool", ""),
         ending=cast("Ending | None", known.get("ending")),

@@ -116,14 +116,15 @@ class Batches:
         await self.get(tenant, batch_id)
         lines: list[bytes] = []
         size, following = 0, first
-        with suppress(NotFound):  # it has ended, and its parts are being deleted
-            for name in await self._ledger.parts(batch_id, first, MOST_PARTS):
+        for name in await self._ledger.parts(batch_id, first, MOST_PARTS):
+            part = b""
+            with suppress(NotFound):  # it is lost, or the batch has ended, and its parts are being deleted
                 async with aclosing(self._files.contents.read(name)) as pieces:
                     part = b"".join([piece async for piece in pieces])
-                lines += [read_part(row)[2] for row in part.split(b"\n") if row]
-                size, following = size + len(part), following + 1
-                if size >= RESULTS_BYTES:
-                    break
+            lines += [text for row in part.split(b"\n") if row and (text := read_part(row)[2])]
+            size, following = size + len(part), following + 1
+            if size >= RESULTS_BYTES:
+                break
         if (await self.get(tenant, batch_id)).ended:
             raise IllegalTransition("The batch has ended. Its output and error files have all results.")
         return lines, following

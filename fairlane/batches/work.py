@@ -7,7 +7,6 @@ is due again in AGAIN_S.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +15,7 @@ from fairlane.batches.feeding import FULL_S, WINDOW, Feeder
 from fairlane.batches.finishing import Finisher
 from fairlane.batches.ledger import EVENTS, Ledger, Record
 from fairlane.batches.lock import held
+from fairlane.batches.stopping import Stopper
 from fairlane.errors import NotFound
 from fairlane.files import Files
 from fairlane.ids import RANDOM_LENGTH, RandomIds
@@ -27,7 +27,6 @@ MOST_DUE: Final = 100
 COLLECT_S: Final = 1.0  # a step of collecting
 IDLE_S: Final = 5.0  # a batch in progress, though nothing was marked: that looks at it at once
 RECHECK_MS: Final = 30_000
-CANCELS: Final = 50  # at once
 POOL: Final = "pool:"
 
 
@@ -56,6 +55,7 @@ class BatchWork:
         self._ledger = Ledger(queue.store)
         self._collector = Collector(self._ledger, files)
         self._feeder = Feeder(queue, files, self._ledger, self._collector, max_attempts, max_body_bytes)
+        self._stopper = Stopper(queue, self._ledger, self._collector)
         self._finisher = Finisher(queue, files, self._ledger)
 
     async def advance(self, batch_id: str) -> None:
@@ -122,29 +122,15 @@ class BatchWork:
             try:
                 return FULL_S if await self._feeder.feed(record, who, pool) else IDLE_S
             except NotFound:
-                await self._cancel_jobs(record)
+                await self._stopper.stop(record)
                 await self._finisher.freeze(record, who, "failed")
                 return 0.0
         return IDLE_S
 
     async def _stop(self, record: Record, who: str) -> None:
         """Nothing more is to run: cancels what is open, takes what it came to, and lets nothing more be marked."""
-        if record.pool:
-            await self._cancel_jobs(record)
+        await self._stopper.stop(record)
         await self._finisher.freeze(record, who, "cancelled" if record.view.status == "cancelling" else "expired")
-
-    async def _cancel_jobs(self, record: Record) -> None:
-        gate = asyncio.Semaphore(CANCELS)
-
-        async def cancel(job: str) -> None:
-            async with gate:
-                with suppress(NotFound):
-                    await self._queue.cancel(job)
-
-        jobs = await self._ledger.open_jobs(record.view.id)
-        await asyncio.gather(*map(cancel, jobs))
-        with suppress(NotFound):  # of a pool that is gone nothing is to be had
-            await self._collector.recheck(await self._pool(record), record.view.id)
 
     async def _pool(self, record: Record) -> Pool:
         return await self._queue.pools.by_code(record.pool)

@@ -173,7 +173,7 @@ class Queue:
         for start in range(0, len(leases), 10 * CALL_JOBS):
             part = leases[start : start + 10 * CALL_JOBS]
             args = [arg for lease in part for arg in (lease.id, str(lease.token))]
-            words += replies.texts(await self._store.run("renew", pool.prefix, *args))
+            words += replies.texts(await self._store.run("renew", pool.prefix, str(streams.KEPT_MS), *args))
         return cast("list[Renewal]", words)
 
     async def append(self, pool: Pool, chunks: Sequence[tuple[str, Chunk]]) -> list[Appended]:

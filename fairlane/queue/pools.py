@@ -14,6 +14,8 @@ from fairlane.model import Policy
 from fairlane.queue import keys, policies, replies
 from fairlane.queue.store import Store
 
+PART: Final = 500  # keys in one go
+FADE_MS: Final = 60_000  # so long who does not know that a pool was removed can write to it
 CURRENT_S: Final = 1.0  # a policy that was read longer ago is read again
 
 
@@ -59,10 +61,7 @@ class Pools:
 
     async def by_name(self, name: str) -> Pool:
         """The pool as `current` has it. Raises NotFound if no such pool was ever opened."""
-        code = await self._store.bounded(self._store.client.hget(keys.pools(self._store.namespace), name))
-        if code is None:
-            raise NotFound(f"There is no pool {name!r}.")
-        return await self.by_code(code.decode())
+        return await self.by_code(await self._code(name))
 
     async def by_code(self, code: str) -> Pool:
         """The pool as `current` has it. Raises NotFound if no pool has this code."""
@@ -84,8 +83,10 @@ class Pools:
         stored = await self._store.bounded(
             self._store.client.hgetall(keys.key(keys.prefix(self._store.namespace, code), "pool"))
         )
-        if b"tiers" not in stored:
-            raise NotFound(f"The pool {name!r} was registered but not set up. Open it again.")
+        if not stored.get(b"tiers"):
+            self._by_code.pop(code, None)
+            gone = "is being removed" if b"tiers" in stored else "was registered but not set up. Open it again"
+            raise NotFound(f"The pool {name!r} {gone}.")
         return self._remember(name, code, {k.decode(): v for k, v in stored.items()})
 
     async def all(self) -> list[Pool]:
@@ -96,6 +97,42 @@ class Pools:
             with suppress(NotFound):  # registered, but not set up yet
                 pools.append(await self.by_code(code.decode()))
         return pools
+
+    async def served(self) -> list[str]:
+        """The names of the pools that have a backend, at this moment."""
+        return [pool.name for pool in await self.all() if await self._has_backend(pool)]
+
+    async def remove(self, name: str) -> None:
+        """Forgets a pool that nothing needs any more, with what it knew of jobs that have ended.
+
+        First it takes nothing in any more, in the end its name is free; what fails between is done by the next try.
+        Raises NotFound, IllegalTransition.
+        """
+        code = await self._code(name)
+        prefix = keys.prefix(self._store.namespace, code)
+        await self._store.run("close_pool", prefix)
+        self._by_code.pop(code, None)
+        await self._fade(prefix)
+        await self._store.run("unregister_pool", keys.prefix(self._store.namespace, keys.ACCOUNT), name, code)
+
+    async def _fade(self, prefix: str) -> None:
+        walk = self._store.raw.scan_iter(match=f"{prefix}*", count=PART)
+        part: list[bytes] = []
+        while (key := await self._store.bounded(anext(walk, None))) is not None:
+            part.append(key)
+            if len(part) == PART:
+                await self._store.run("fade_keys", prefix, str(FADE_MS), *part)
+                part = []
+        await self._store.run("fade_keys", prefix, str(FADE_MS), *part)
+
+    async def _has_backend(self, pool: Pool) -> bool:
+        return bool(await self._store.bounded(self._store.client.hget(pool.key("pool"), "backends")))
+
+    async def _code(self, name: str) -> str:
+        code = await self._store.bounded(self._store.client.hget(keys.pools(self._store.namespace), name))
+        if code is None:
+            raise NotFound(f"There is no pool {name!r}.")
+        return code.decode()
 
     async def _name(self, code: str) -> str:
         if (known := self._by_code.get(code)) is not None:

@@ -83,6 +83,10 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
             )
         case "INUSE":
             return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
+        case "POOLINUSE":
+            return IllegalTransition(f"A pool is removed when nothing needs it any more; {rest}.")
+        case "CLOSED":
+            return IllegalTransition("This pool is being removed. Remove it again to end that, then add it anew.")
         case "ELSEWHERE":
             return MovedAway(*rest.split())
         case _:
@@ -173,6 +177,8 @@ def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
             return Submitted(value.decode(), created=word == b"new")
         case b"mismatch":
             return IdempotencyMismatch()
+        case b"no_tier" if not value:
+            return NotFound("This pool was removed.")
         case b"no_tier":
             return UnknownTier(f"The tiers are {', '.join(value.decode().split(','))}.", param="tier")
         case b"tenant_full":

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
-from fairlane.errors import FairlaneError, InvalidRequest, NotFound
+from fairlane.errors import FairlaneError, InvalidRequest
 from fairlane.model import State
 from fairlane.queue import replies
 from fairlane.queue.chunks import send_in_chunks
@@ -21,6 +21,7 @@ from fairlane.queue.store import Store
 
 KEPT_MS: Final = 600_000  # after the last chunk; then a finished job's result has the whole text
 PAGE: Final = 100  # chunks in one read
+PAGE_BYTES: Final = 128 << 10  # … after which it takes no further one
 _POSITION: Final = re.compile(r"([1-9]\d{0,14})-([1-9]\d{0,14})")
 
 
@@ -54,14 +55,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A job at one moment, and its next chunks after some position. `token` is 0 before its first lease.
+    """A job at one moment, and its attempt's next chunks after some position. `token` is 0 before its first lease.
 
-    `more`: there may be further chunks. In a finished job's last page nothing is left out: chunks come before outcomes.
+    `last`: the number of the attempt's last event by now, 0 if there is none. `more`: there are further chunks. In a
+    finished job's last page nothing is left out: chunks come before outcomes. While a job waits it has none.
     """
 
     state: State
     token: int
     chunks: tuple[tuple[Position, bytes], ...]
+    last: int
     more: bool
 
 
@@ -92,23 +95,18 @@ def heard(message: str) -> Chunk:
 
 
 async def read(store: Store, pool: Pool, job_id: str, after: Position | None) -> Page:
-    """The job, and up to PAGE chunks of its latest attempt that end after `after`. Raises NotFound, MovedAway."""
-    key = pool.key("chunks", job_id)
-    pipe = store.client.pipeline(transaction=False)
-    pipe.hmget(pool.key("job", job_id), ["state", "token", "moved_to"])
-    pipe.xrange(key, f"({after}" if after else "-", "+", PAGE)
-    fields, found = await store.bounded(pipe.execute())
-    state, token, moved_to = cast("list[bytes | None]", fields)
-    if state is None:
-        raise NotFound()
+    """The job, and its latest attempt's next chunks that end after `after`: PAGE, or PAGE_BYTES and what the last one
+    has beyond that, at the most. Raises NotFound, MovedAway."""
+    args = (job_id, str(after or ""), str(PAGE), str(PAGE_BYTES))
+    state, token, moved_to, last, *found = cast("list[bytes]", await store.run("read_chunks", pool.prefix, *args))
     if state in (b"moving", b"moved"):
-        raise MovedAway(state.decode(), (moved_to or b"").decode())
-    entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
-    latest = int(token or 0)
-    chunks = tuple((Position.parse(id_.decode()), fields_[b"e"]) for id_, fields_ in entries)
-    return Page(
-        cast(State, state.decode()),
-        latest,
-        tuple((at, events) for at, events in chunks if at.token == latest),
-        len(entries) == PAGE,
-    )
+        raise MovedAway(state.decode(), moved_to.decode())
+    chunks = tuple((_position(id_), events) for id_, events in zip(found[::2], found[1::2], strict=True))
+    end = _position(last).ordinal if last else 0
+    more = bool(chunks) and chunks[-1][0].ordinal < end
+    return Page(cast(State, state.decode()), int(token or 0), chunks, end, more)
+
+
+def _position(id_: bytes) -> Position:
+    token, _, ordinal = id_.partition(b"-")
+    return Position(int(token), int(ordinal))

@@ -18,6 +18,7 @@ from fairlane.files import Files
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings
+from producer.abandoned import Abandoned
 from producer.api import batches, errors, files, health, inference, jobs, models, responses, submit
 from producer.api.credentials import credentials
 from producer.api.documents import describe
@@ -52,6 +53,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
             with suppress(StoreUnavailable, StoreFull):  # it may come later; until then we are not ready
                 await used.check()
             registry, accounts = CollectorRegistry(), Accounts(used)
+            abandoned = Abandoned(used)
             kept = Files(used, settings.files_at)
             async with used.signals() as signals:
                 app.state.fairlane = State(
@@ -62,6 +64,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                     intake=Intake(used, settings.max_attempts),
                     waiting=Waiting(used, signals),
                     streams=Streams(used, signals),
+                    abandoned=abandoned,
                     estimates=Estimates(used),
                     promises=Promises(registry),
                     registry=registry,
@@ -70,6 +73,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                     needs_dispatcher=needs_dispatcher,
                 )
                 yield
+                await abandoned.close()
         finally:
             if queue is None:
                 await used.close()

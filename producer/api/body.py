@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from fastapi import Request
@@ -12,8 +13,11 @@ from fairlane import strictjson
 from fairlane.errors import InvalidRequest, PayloadTooLarge
 
 MANY: Final = 8  # a list of jobs may be that many times as large as one job
+LARGE: Final = 256 << 10  # bytes of JSON that take milliseconds to read: others have their turn meanwhile
 SILENT_S: Final = 30.0  # how long a body may pause
 DISCARD_S: Final = 2.0  # so long we listen to what we do not take: who is cut off while sending reads no answer
+
+_reading: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")  # one large body at a time
 
 
 async def read_json(request: Request, most: int) -> Any:
@@ -24,7 +28,9 @@ async def read_json(request: Request, most: int) -> Any:
         raise InvalidRequest("Send JSON, with the header `Content-Type: application/json`.", param="content-type")
     text = await _whole(request, most)
     try:
-        return strictjson.parse(text)
+        if len(text) < LARGE:
+            return strictjson.parse(text)
+        return await asyncio.get_running_loop().run_in_executor(_reading, strictjson.parse, text)
     except ValueError as error:
         raise InvalidRequest(f"The body is no JSON that we can take: {error}.") from error
 

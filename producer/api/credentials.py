@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 
-from fairlane.accounts import Accounts, Caller
+from fairlane.accounts import Accounts, Caller, Claim, claim_of
 from fairlane.errors import FairlaneError, InvalidKey, InvalidRequest, TenantForbidden
 from fairlane.model import TENANT_PATTERN
+from fairlane.queue.checks import check_tenant
 from fairlane.settings import Settings
 from producer.fresh import Fresh
 
@@ -60,7 +61,8 @@ class Names:
 
 
 class Keys:
-    """The token is a key. What it leads to is remembered for KEPT_S, also that it leads nowhere."""
+    """The token is a key. What it leads to is remembered for KEPT_S, also that it leads nowhere; never the key itself,
+    and nothing of what cannot be one, which anybody could send in any number and length."""
 
     def __init__(self, accounts: Accounts, user_header: str | None) -> None:
         self._accounts = accounts
@@ -73,14 +75,19 @@ class Keys:
         match = _BEARER.fullmatch(given["authorization"] or "")
         if match is None:
             raise InvalidKey("A key is needed. Send `Authorization: Bearer <key>`.")
-        found = await self._known.get((match[1], given[header] if header else None))
+        if (claim := claim_of(match[1])) is None:
+            raise InvalidKey()
+        user = given[header] if header else None
+        if user is not None:
+            check_tenant(user)
+        found = await self._known.get((claim, user))
         if isinstance(found, FairlaneError):
             raise type(found)(found.message, param=found.param)
         return acting_for(found, given[TENANT_HEADER])
 
-    async def _look_up(self, asked: tuple[str, str | None]) -> Caller | FairlaneError:
+    async def _look_up(self, asked: tuple[Claim, str | None]) -> Caller | FairlaneError:
         try:
-            return await self._accounts.authenticate(*asked)
+            return await self._accounts.holder(*asked)
         except (InvalidKey, InvalidRequest, TenantForbidden) as refusal:
             return refusal
 

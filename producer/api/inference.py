@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
 
 from fairlane.accounts import Caller
-from fairlane.errors import Draining, FairlaneError, InvalidRequest, QueueFull, StoreUnavailable
+from fairlane.errors import Draining, InvalidRequest, QueueFull, StoreUnavailable
 from fairlane.model import Submitted
 from fairlane.queue.streams import Position
 from producer.api.body import read_json
@@ -88,8 +87,7 @@ async def whole_answer(
     except StoreUnavailable as error:  # the job goes on: its id says where to look for it
         return error_response(error, **{"x-fairlane-job-id": submitted.id})
     except asyncio.CancelledError:  # the server cuts us off
-        with suppress(FairlaneError):
-            await asyncio.shield(_abandon(state, submitted, asked))
+        await asyncio.shield(_abandon(state, submitted, asked))
         raise
     if job is None:
         await _abandon(state, submitted, asked)
@@ -103,4 +101,4 @@ async def whole_answer(
 async def _abandon(state: State, submitted: Submitted, asked: JobRequest) -> None:
     """Cancels the job; with an idempotency key it goes on, since whoever sends it again joins it."""
     if asked.idempotency_key is None:
-        await state.queue.cancel(submitted.id)
+        await state.abandoned.cancel(submitted.id)

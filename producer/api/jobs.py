@@ -86,8 +86,9 @@ async def stream(
     job = await own_job(state, tenant, job_id)
     if not Head.decode(job.head).stream:
         raise IllegalTransition("This job was not asked for as a stream. GET /v1/jobs/{id} has its result.")
-    seen = starting_after or last_event_id
-    after = Position.parse(seen) if seen else None
+    # a browser that comes back sends the address that it began with, and how far it came since
+    seen = [Position.parse(said) for said in (starting_after, last_event_id) if said]
+    after = max(seen, default=None)
     return await stream_response(request, state, job_id, after=after, cancel_on_disconnect=False)
 
 

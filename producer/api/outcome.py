@@ -34,7 +34,7 @@ def answer(job: Job, rewrite: Rewrite | None = None) -> Response:
 
 
 def origin(job: Job) -> dict[str, str]:
-    """The headers that say which job it was, where it ran, and how long it waited; OpenAI's clients log x-request-id."""
+    """The headers that say which job it was, where it ran, how long it waited. OpenAI's clients log x-request-id."""
     headers = {"x-fairlane-job-id": job.id, "x-request-id": job.id}
     if job.attempts:
         headers["x-fairlane-backend"] = job.attempts[-1].backend
@@ -62,6 +62,8 @@ def error_of(job: Job) -> FairlaneError:
 
 def _backends_own(job: Job, headers: dict[str, str], rewrite: Rewrite | None) -> Response:
     status, body = job.status or 502, job.result or b""
+    if not 200 <= status <= 599:
+        status = 502
     if rewrite and job.state == "succeeded":
         body = rewrite(job)
     if status in (429, 503):

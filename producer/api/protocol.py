@@ -13,6 +13,7 @@ from producer.api.errors import error_body
 
 HEAD_BYTES: Final = 64 << 10
 HEAD_S: Final = 30.0
+ABORT: Final = "fairlane.abort"  # of a scope's extensions: ends the connection, whatever still waits to be sent
 
 
 def _refusal(status: str, message: str) -> bytes:
@@ -42,6 +43,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: self.transport.abort}  # pyright: ignore[reportGeneralTypeIssues]
         self._expect_head()
 
     def on_headers_complete(self) -> None:

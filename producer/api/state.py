@@ -15,6 +15,7 @@ from fairlane.errors import Draining
 from fairlane.files import Files
 from fairlane.queue.engine import Queue
 from fairlane.settings import Settings
+from producer.abandoned import Abandoned
 from producer.api.credentials import Credentials
 from producer.estimate import Estimates
 from producer.intake import Intake
@@ -36,6 +37,7 @@ class State:
     intake: Intake
     waiting: Waiting
     streams: Streams
+    abandoned: Abandoned
     estimates: Estimates
     promises: Promises
     registry: CollectorRegistry

@@ -20,12 +20,15 @@ from fairlane.queue.streams import Position
 from producer.api.errors import error_body, error_response
 from producer.api.outcome import answer, error_of, is_backends_own, origin
 from producer.api.presence import CLOSED, gone, unless_gone
+from producer.api.protocol import ABORT
 from producer.api.state import State
 from producer.streaming import Ended, Event, Item, Pause
 
 Transform = Callable[[bytes], bytes]
 Tell = Callable[[dict[str, Any]], bytes]
 HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # who stands before us must not hold it up
+STALLED_S: Final = 60.0  # how long a caller may take nothing
+PIECE: Final = 16 << 10  # bytes that count as something
 log = structlog.get_logger()
 
 
@@ -73,7 +76,8 @@ async def stream_response(
 
 
 class EventStream(Response):
-    """Sends what `parts` gives until it ends, or until the caller hangs up: then `abandon` is called."""
+    """Sends what `parts` gives until it ends, or until the caller hangs up: then `abandon` is called. One who takes
+    nothing for STALLED_S has hung up as well: what waits to be sent costs memory."""
 
     media_type = sse.MEDIA_TYPE
 
@@ -90,9 +94,13 @@ class EventStream(Response):
         leaving = asyncio.create_task(gone(receive))
         try:
             await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
+            if sending.done() and not isinstance(sending.exception(), TimeoutError):
                 sending.result()
                 return
+            if sending.done():
+                log.info("stalled", path=scope["path"])
+                scope.get("extensions", {}).get(ABORT, lambda: None)()
+                await asyncio.wait([leaving], timeout=1.0)
         finally:
             leaving.cancel()
             sending.cancel()
@@ -103,8 +111,12 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            for start in range(0, len(part), PIECE):
+                body = part[start : start + PIECE]
+                async with asyncio.timeout(STALLED_S):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+        async with asyncio.timeout(STALLED_S):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +130,7 @@ class _Followed:
     async def abandon(self) -> None:
         """Cancels the job if it runs for this caller alone."""
         if self.is_the_callers:
-            try:
-                await self.state.queue.cancel(self.id)
-            except FairlaneError as error:
-                log.warning("not_cancelled", job=self.id, error=error.code)
+            await self.state.abandoned.cancel(self.id)
 
     async def origin(self, has_begun: bool) -> dict[str, str]:
         """The headers about the job, as far as they are known by now."""

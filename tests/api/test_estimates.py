@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import httpx
 import pytest
@@ -146,6 +147,25 @@ async def test_a_pool_without_a_backend_is_explained_and_promises_nothing(
     assert [answer.headers.get(PLACE[1]) for answer in answers] == [None, None]
     why = (await http.get(f"/v1/jobs/{answers[0].json()['id']}/explain")).json()
     assert (why["ahead"], why["gate"], why["estimated_start_s"]) == ([{"what": "no_backend"}], None, None)
+
+
+@pytest.mark.parametrize("policy", [Policy(stale_ms=3_600_000, max_waiting_tenant=1)], indirect=True)
+@pytest.mark.parametrize("how", ["down", "drain"])
+async def test_while_no_backend_takes_jobs_no_start_is_promised(
+    http: httpx.AsyncClient, queue: Queue, pool: Pool, how: Literal["down", "drain"]
+) -> None:
+    await queue.set_backend(pool, "b1", how)
+    answers = [await http.post("/v1/jobs", json=JOB) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 429]
+    assert [answer.headers.get(PLACE[1]) for answer in answers] == [None, None]
+    why = (await http.get(f"/v1/jobs/{answers[0].json()['id']}/explain")).json()
+    down_at_ms = (await queue.inspect.backend(pool, "b1")).down_at_ms
+    since = down_at_ms / 1000 if down_at_ms else None
+    silent = {"name": "b1", "reason": "down" if how == "down" else "draining", "since": since}
+    assert why["ahead"] == [{"what": "no_answer", "backends": [silent]}]
+    assert why["estimated_start_s"] is None
+    await queue.set_backend(pool, "b2", "add")
+    assert (await http.get(f"/v1/jobs/{answers[0].json()['id']}/explain")).json()["estimated_start_s"] is not None
 
 
 async def test_a_backend_that_is_up_is_named_before_one_that_is_not(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlane.accounts import Accounts
+from fairlane.accounts import Accounts, Claim
 from fairlane.errors import StoreUnavailable
 from fairlane.model import Policy
 from fairlane.queue.engine import Queue
@@ -23,6 +25,7 @@ from tests.api.keyed import USER, Rights, accounts, http, rights, settings
 
 __all__ = ["accounts", "http", "rights", "settings"]  # where pytest looks for them
 REVOKED_S = 1.0
+NOBODY = f"fl-0123456789-{'0' * 40}"  # a key that nobody has
 
 
 @pytest.fixture
@@ -93,19 +96,34 @@ async def test_requests_with_one_key_share_one_look_at_it(
 ) -> None:
     http.headers.update(await rights.make("ann"))
     looks: list[str] = []
-    look = state.accounts.authenticate
+    look = state.accounts.holder
 
-    async def counted(secret: str, user: str | None) -> object:
-        looks.append(secret)
-        return await look(secret, user)
+    async def counted(claim: Claim, user: str | None) -> object:
+        looks.append(claim.prefix)
+        return await look(claim, user)
 
-    monkeypatch.setattr(state.accounts, "authenticate", counted)
+    monkeypatch.setattr(state.accounts, "holder", counted)
     answers = await asyncio.gather(*(http.get("/v1/models") for _ in range(50)))
     assert {answer.status_code for answer in answers} == {200}
     assert len(looks) == 1
     for _ in range(20):
-        refused(await http.get("/v1/models", headers={"authorization": "Bearer nobody"}), 401, "invalid_key")
+        refused(await http.get("/v1/models", headers={"authorization": f"Bearer {NOBODY}"}), 401, "invalid_key")
     assert len(looks) == 2
+
+
+async def test_nothing_is_kept_of_what_cannot_be_a_key_or_a_user(http: httpx.AsyncClient, rights: Rights) -> None:
+    ann = await rights.make("chat", role="gateway")
+    await http.get("/v1/models", headers=ann)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for n in range(40):
+        long = f"{n}".rjust(60_000, "k")
+        refused(await http.get("/v1/models", headers={"authorization": f"Bearer {long}"}), 401, "invalid_key")
+        refused(await http.get("/v1/models", headers=ann | {USER: long}), 400, "invalid_request")
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1_000_000
 
 
 async def test_while_redis_is_away_nobody_is_called_a_stranger(
@@ -145,7 +163,7 @@ async def test_a_tier_that_is_not_for_a_key_is_forbidden_and_those_that_are_are_
 
 async def test_a_pool_that_is_not_for_a_key_is_not_there(http: httpx.AsyncClient, rights: Rights, queue: Queue) -> None:
     for name in ("mistral", "secret/model"):
-        await queue.pools.open(name, Policy())
+        await queue.set_backend(await queue.pools.open(name, Policy()), "b1", "add")
     http.headers.update(await rights.make("ann", pools=["llama", "mistral"]))
     assert [model["id"] for model in (await http.get("/v1/models")).json()["data"]] == ["llama", "mistral"]
     assert (await http.get("/v1/models/llama")).json()["id"] == "llama"

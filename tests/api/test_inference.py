@@ -186,7 +186,8 @@ async def test_a_request_is_nobody_elses(http: httpx.AsyncClient, queue: Queue, 
 
 
 async def test_models_are_the_pools(http: httpx.AsyncClient, queue: Queue) -> None:
-    await queue.pools.open("org/model:7b {x}", Policy())
+    await queue.set_backend(await queue.pools.open("org/model:7b {x}", Policy()), "b1", "add")
+    await queue.pools.open("nobody works for it", Policy())
     listed = (await http.get("/v1/models")).json()
     assert listed["object"] == "list"
     assert [model["id"] for model in listed["data"]] == ["llama", "org/model:7b {x}"]

@@ -151,6 +151,7 @@ def test_the_document_names_every_path_and_no_422(served_url: str) -> None:
         "/v1/batches",
         "/v1/batches/{batch_id}",
         "/v1/batches/{batch_id}/cancel",
+        "/v1/batches/{batch_id}/results",
         "/v1/models",
         "/v1/models/{model}",
         "/health/live",

@@ -50,6 +50,7 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     await queue.renew(pool, leases)
     yield "append"
     assert await queue.append(pool, [(good.id, Chunk(good.token, 1, 1, b"data: 1\n\n"))]) == ["ok"]
+    yield "read_chunks"
     await queue.inspect.chunks(pool, good.id)
     yield "settle"
     await queue.settle(pool, good, "succeeded", status=200, result=b"1", usage=Usage(3, 4))

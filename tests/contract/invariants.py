@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from fairlane.model import FINISHED
 from fairlane.queue import keys
 from fairlane.queue.engine import Queue
-from fairlane.queue.pools import Pool
+from fairlane.queue.pools import FADE_MS, Pool
 from fairlane.queue.replies import kept_spec
 
 Kind = Literal["hash", "zset", "stream", "string"]
@@ -82,6 +82,7 @@ async def _snapshot(queue: Queue, pool: Pool) -> Snapshot:
     prefixes = [keys.prefix(namespace, keys.ACCOUNT), *(p.prefix for p in await queue.pools.all())]
     names = sorted({key.decode() async for key in client.scan_iter(match=f"{namespace}:*", count=1000)})
     strays = [name for name in names if not name.startswith(tuple(prefixes))]
+    strays = [name for name in strays if not 0 < await client.pttl(name) <= FADE_MS]  # those of a pool that was removed
     assert not strays, f"keys outside every slot that Fairlane knows: {strays}"
     snapshot = Snapshot()
     mine = [name.removeprefix(pool.prefix) for name in names if name.startswith(pool.prefix)]

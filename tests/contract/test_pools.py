@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlane.clock import ManualClock
-from fairlane.errors import InvalidRequest, NotFound
+from fairlane.errors import IllegalTransition, InvalidRequest, NotFound, StoreUnavailable
 from fairlane.ids import RandomIds, SeededIds, parse_job_id
 from fairlane.model import Policy
 from fairlane.queue.engine import Queue
@@ -89,3 +89,68 @@ async def test_namespaces_share_nothing(queue: Queue, pool: Pool, client: Any, c
         await other.inspect.job(id_)
     assert await take(other, twin) == []
     await check_invariants(other, twin)
+
+
+async def test_a_pool_that_nothing_needs_is_removed_and_its_name_can_be_given_again(
+    queue: Queue, pool: Pool, clock: ManualClock, client: Any
+) -> None:
+    stranger = another_process(queue)
+    (id_,) = await submit(queue, pool, deadline_ms=10)
+    assert (await stranger.inspect.job(id_)).state == "queued"
+    for needed in ("backends are b1", "1 waiting job"):
+        with pytest.raises(IllegalTransition, match=needed):
+            await queue.pools.remove("llama")
+        if "b1" in needed:
+            await queue.set_backend(pool, "b1", "remove")
+            assert await queue.pools.served() == []
+    clock.advance(10)
+    await queue.sweep(pool)
+    await queue.pools.remove("llama")
+    assert await queue.pools.all() == []
+    with pytest.raises(NotFound):
+        await queue.inspect.job(id_)
+    with pytest.raises(NotFound):
+        await submit(stranger, pool)
+    with pytest.raises(NotFound):
+        await queue.pools.remove("llama")
+    left = [key async for key in client.scan_iter(match=f"{pool.prefix}*")]
+    assert left
+    assert all([0 < await client.pttl(key) <= 60_000 for key in left])
+    anew = await queue.pools.open("llama", Policy())
+    assert anew.code != pool.code
+    await open_backend(queue, anew, "b1", 1)
+    await submit(queue, anew)
+
+
+async def test_a_pool_whose_jobs_run_or_lead_elsewhere_stays(queue: Queue, pool: Pool, target: Pool) -> None:
+    moved, _ = await submit(queue, pool, n=2)
+    await queue.move(moved, target)
+    await take(queue, pool)
+    for name in ("b1",):
+        await queue.set_backend(pool, name, "drain")
+    with pytest.raises(IllegalTransition):
+        await queue.pools.remove("llama")
+    assert (await queue.inspect.job(moved)).pool == "mistral"
+
+
+async def test_a_removal_that_was_cut_off_is_ended_by_the_next(
+    queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.set_backend(pool, "b1", "remove")
+    run = queue.store.run
+    for cut in ("fade_keys", "unregister_pool"):
+
+        async def cut_off(name: str, *args: Any, cut: str = cut) -> Any:
+            if name == cut:
+                raise StoreUnavailable
+            return await run(name, *args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(queue.store, "run", cut_off)
+            with pytest.raises(StoreUnavailable):
+                await queue.pools.remove("llama")
+        assert await queue.pools.all() == []
+        with pytest.raises(IllegalTransition, match="being removed"):
+            await queue.pools.open("llama", Policy())
+    await queue.pools.remove("llama")
+    assert (await queue.pools.open("llama", Policy())).code != pool.code

@@ -86,6 +86,11 @@ async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.transport.abort()
 
 
+async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """In order, as a server that ends."""
+    writer.close()
+
+
 def http(status: int, body: bytes, *headers: str) -> bytes:
     lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -188,14 +193,18 @@ async def test_nobody_there_is_a_refusal() -> None:
     ("reply", "timeouts", "fault"),
     [
         (hang_up, Timeouts(5.0), "reset"),
+        (close, Timeouts(5.0), "reset"),
         (says(PART, then=hang_up), Timeouts(5.0), "reset"),
+        (says(http(600, b"")), Timeouts(5.0), "reset"),
+        (says(http(999, b"{}")), Timeouts(5.0), "reset"),
+        (says(http(199, b"")), Timeouts(5.0), "reset"),
         (says(b"nonsense\r\n\r\n", then=hang_up), Timeouts(5.0), "reset"),
         (silence, Timeouts(0.2), "timeout"),
         (says(PART, then=silence), Timeouts(0.2), "timeout"),
         (silence, Timeouts(5.0, first_byte_s=0.2), "first_byte_timeout"),
         (says(PART, then=silence), Timeouts(5.0, first_byte_s=0.2, idle_s=0.2), "idle_timeout"),
     ],
-    ids=["hang-up", "half", "nonsense", "silent", "half-silent", "no-first-byte", "idle"],
+    ids=["hang-up", "close", "half", "600", "999", "199", "nonsense", "silent", "half-silent", "no-first-byte", "idle"],
 )
 async def test_what_is_no_answer_says_why(reply: Reply, timeouts: Timeouts, fault: str) -> None:
     async with serving(reply) as (url, _), calling(url, timeouts) as backend:
@@ -203,6 +212,18 @@ async def test_what_is_no_answer_says_why(reply: Reply, timeouts: Timeouts, faul
             await backend.call("job_1", HEAD, b"{}")
         assert failed.value.fault == fault
         assert str(failed.value)
+
+
+@pytest.mark.parametrize("end", [hang_up, close])
+async def test_a_kept_connection_that_ends_after_the_request_is_no_refusal(end: Reply) -> None:
+    """The backend has seen it: an attempt is used, and it is not sent twice."""
+    async with serving(says(http(200, b"1"))) as (url, raw), calling(url) as backend:
+        await backend.call("job_1", HEAD, b"{}")
+        raw.reply = end
+        with pytest.raises(CallFailed) as failed:
+            await backend.call("job_2", HEAD, b"{}")
+        assert failed.value.fault == "reset"
+        assert (raw.connections, len(raw.requests)) == (1, 2)
 
 
 async def test_a_job_may_say_how_long_it_may_take() -> None:

@@ -132,6 +132,16 @@ async def test_half_an_event_is_nothing_unless_the_answer_ends_there() -> None:
     assert store.text("job_1") == b"data: half"
 
 
+async def test_a_chunk_is_no_larger_than_a_reader_may_want_it() -> None:
+    store, event = Store(), b"data: " + b"x" * 30_000 + b"\n\n"
+    flow = relay(store).open(hold())
+    flow.hear(event * 20)
+    await flow.finish(whole=True)
+    assert store.text("job_1") == event * 20
+    ends = [(chunk.first, chunk.last) for call in store.calls for _, chunk in call]
+    assert ends == [*((n, n + 2) for n in range(1, 19, 3)), (19, 20)]
+
+
 class TestWorker:
     @pytest.fixture
     async def worker(self, queue: Queue, pool: Pool, signals: Signals, script: Script) -> AsyncIterator[None]:
@@ -185,10 +195,21 @@ class TestWorker:
     async def test_an_attempt_that_has_begun_to_speak_is_the_last(
         self, queue: Queue, pool: Pool, script: Script, fault: Any
     ) -> None:
-        script.then(speak(script, EVENTS[0], fault=CallFailed(fault, "It failed.")), fail(AssertionError()))
+        script.then(speak(script, EVENTS[0], b"data: half", fault=CallFailed(fault, "It failed.")), fail(AssertionError()))
         job = await finished(queue, (await queue.submit(pool, JobSpec("ann", "default", b"{}", HEAD))).id)
         assert (job.state, job.dead, len(job.attempts), len(script.calls)) == ("failed", False, 1, 1)
         assert job.usage
+        assert job.result == EVENTS[0], "which was handed on, and is still there after the stream's time"
+
+    @pytest.mark.usefixtures("worker")
+    async def test_so_it_is_if_the_dispatcher_itself_fails(
+        self, queue: Queue, pool: Pool, script: Script
+    ) -> None:
+        script.then(speak(script, EVENTS[0], fault=ZeroDivisionError()), speak(script, *EVENTS))
+        job = await finished(queue, (await queue.submit(pool, JobSpec("ann", "default", b"{}", HEAD))).id)
+        assert (job.state, job.dead, len(job.attempts), len(script.calls)) == ("failed", False, 1, 1)
+        assert job.error
+        assert job.error.code == "internal"
 
     async def test_the_null_backend_streams(self, queue: Queue, pool: Pool, signals: Signals) -> None:
         await queue.set_backend(pool, "b1", "add", spec=BackendSpec("null://"))

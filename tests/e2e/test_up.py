@@ -136,6 +136,33 @@ def test_it_serves_and_ends_in_order(tmp_path: Path) -> None:
     assert not (tmp_path / "up.json").exists()
 
 
+def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        long = {"body": CHAT | {"ignore_eos": True, "max_tokens": 100_000}, "model": "sim"}
+        at = f"/v1/jobs/{up.client.post('/v1/jobs', json=long).json()['id']}"
+        until(lambda: up.client.get(at).json()["state"] == "leased")
+        family = up.family()
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.stdout
+        said = next(line for line in up.process.stdout if line.startswith("Stopping"))
+        assert said == "Stopping: what runs may end, up to 5 s; Ctrl-C again stops at once.\n"
+        began = time.monotonic()
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < 4
+        assert up.process.stdout.read() == ""
+    assert not any(map(lives, family))
+
+
+def test_what_an_earlier_run_simulated_is_forgotten_when_there_is_a_real_backend(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        assert up.chat().status_code == 200
+    with running(tmp_path, "--backend", "llama=null://") as up:
+        assert [model["id"] for model in up.client.get("/v1/models").json()["data"]] == ["llama"]
+        assert "sim" not in up.client.get("/metrics").text
+        assert up.chat(model="llama").status_code == 200
+
+
 def test_the_example_in_the_readme_works(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     assert len(example.splitlines()) <= 12

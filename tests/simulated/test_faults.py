@@ -132,3 +132,17 @@ async def test_the_same_seed_hits_the_same_requests() -> None:
             return [(await client.post(PATH, json=completion(max_tokens=1))).status_code for _ in range(10)]
 
     assert await hit() == await hit()
+
+
+async def test_who_hangs_up_in_the_middle_of_a_request_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(Options()) as client:
+        for path in (PATH, "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/faults"):
+            _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+            head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{{"
+            writer.write(head.encode())
+            await writer.drain()
+            await client.get("/health")
+            writer.transport.abort()
+            await client.get("/health")
+        assert (await client.post(PATH, json=completion(max_tokens=1))).status_code == 200
+    assert "Exception" not in caplog.text

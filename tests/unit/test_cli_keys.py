@@ -37,7 +37,7 @@ def test_a_secret_is_alone_on_stdout_and_is_never_shown_again(server: ValkeyServ
     listed = said("keys", "list")
     assert match[1] in listed
     assert secret not in listed
-    assert re.search(r"ann +tenant +flex +llama +laptop +\d+ m?s ago +active, ends in 720 h", listed)
+    assert re.search(r"ann +tenant +flex +llama +laptop +\d+ m?s ago +active, ends in 30 days", listed)
     (key,) = told("keys", "list", "ann")["keys"]
     assert (key["prefix"], key["role"], key["tiers"], key["state"]) == (match[1], "tenant", ["flex"], "active")
     assert secret not in str(key)
@@ -55,13 +55,44 @@ def test_a_key_is_rotated_and_revoked_by_its_prefix(server: ValkeyServer) -> Non
     assert [key["state"] for key in told("keys", "list", "chat")["keys"] if not key["rotated_to"]] == ["revoked"]
 
 
+def test_a_key_that_was_pasted_whole_is_named_by_its_prefix_and_not_shown(server: ValkeyServer) -> None:
+    said("tenants", "create", "ann")
+    first = said("keys", "create", "ann").split()[0]
+    rotated = said("keys", "rotate", first, "--overlap", "2d")
+    assert re.search(r"The old one works until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(2 days\)\.", rotated)
+    assert first not in rotated
+    second = rotated.split()[0]
+    third = said("keys", "rotate", second)
+    assert "The old one works no more." in third
+    revoked = said("keys", "revoke", third.split()[0])
+    assert "is revoked" in revoked
+    assert third.split()[0] not in revoked
+
+
+def test_of_tiers_and_pools_that_are_not_there_one_is_warned() -> None:
+    assert said("tenants", "create", "ann").startswith("Created tenant ann.")
+    made = fairlane("keys", "create", "ann", "--tier", "gold", "--tier", "flex", "--pool", "none")
+    assert SECRET.fullmatch(made.stdout.strip())
+    assert "there is no pool none yet (there are: llama)" in made.stderr
+    assert "no pool has a tier gold yet (there are: priority, default, flex, batch)" in made.stderr
+    assert "Warning" not in fairlane("keys", "create", "ann", "--tier", "flex", "--pool", "llama").stderr
+    assert "no tier gold" not in said("tenants", "set", "ann", "tiers=default")
+    assert "a tier gold" in said("tenants", "set", "ann", "tiers=gold")
+
+
+def test_a_tenant_that_is_not_registered_is_told_so() -> None:
+    assert "zed is not registered; `fairlane tenants create zed`" in said("tenants", "show", "zed")
+    said("tenants", "create", "ann")
+    assert "not registered" not in said("tenants", "show", "ann")
+
+
 def test_what_is_wrong_is_said(server: ValkeyServer) -> None:
     assert "fairlane tenants create bob" in said("keys", "create", "bob", exit_code=REFUSED)
     assert "fairlane tenants create bob" in said("keys", "list", "bob", exit_code=REFUSED)
     assert "no key '0123456789'" in said("keys", "revoke", "0123456789", exit_code=REFUSED)
     said("tenants", "create", "ann")
     secret = said("keys", "create", "ann").split()[0]
-    for words in (["keys", "revoke", secret], ["keys", "rotate", secret]):
+    for words in (["keys", "revoke", f"{secret}-"], ["keys", "rotate", f"x{secret}"]):
         refusal = said(*words, exit_code=USAGE)
         assert secret not in refusal
         assert "prefix" in refusal

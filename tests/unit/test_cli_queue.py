@@ -155,6 +155,14 @@ def test_backends_come_and_go_while_it_works(server: ValkeyServer) -> None:
     assert len(told("pool", "list")["pools"]) == 2
 
 
+def test_a_pool_without_backends_and_jobs_is_removed() -> None:
+    said("pool", "add", "llama", "http://gpu1:8000")
+    assert "its backends are gpu1:8000" in said("pool", "remove", "llama", exit_code=REFUSED)
+    said("pool", "remove", "llama", "gpu1:8000")
+    assert said("pool", "remove", "llama") == "The pool llama is removed.\n"
+    assert told("pool", "list")["pools"] == []
+
+
 def test_a_drain_waits_for_what_runs(server: ValkeyServer) -> None:
     async def work(queue: Queue) -> Any:
         pool = await llama(queue)

@@ -200,3 +200,17 @@ def test_one_is_not_many() -> None:
     assert "1 job of its own tenant is before it" in words
     assert "1 tenant has its turn" in words
     assert "`fairlane pool add`" in words
+
+
+def test_who_does_not_answer_is_named_with_since_when(server: ValkeyServer) -> None:
+    async def work(queue: Queue) -> str:
+        pool = await llama(queue)
+        await open_backend(queue, pool, "b1", 1)
+        await queue.set_backend(pool, "b1", "down")
+        (job,) = await submit(queue, pool)
+        return job
+
+    words = said("explain", on(server, work))
+    assert re.search(r"is queued; it is next\n", words)
+    assert re.search(r"no backend answers \(b1: down since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)", words)
+    assert "it starts in" not in words

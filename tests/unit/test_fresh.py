@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 from producer.fresh import Fresh
 
@@ -84,3 +86,24 @@ async def test_what_was_asked_for_longest_ago_makes_room() -> None:
     assert await fresh.get("a") == "a1"
     await fresh.get("b")
     assert source.reads == ["a", "b", "c", "b"]
+
+
+async def test_what_is_old_is_let_go_when_something_new_comes() -> None:
+    kept: list[weakref.ref[Answer]] = []
+
+    async def read(key: str) -> Answer:
+        kept.append(weakref.ref(answer := Answer()))
+        return answer
+
+    now = 0.0
+    fresh = Fresh(read, age_s=1.0, most=1000, clock=lambda: now)
+    for n in range(50):
+        await fresh.get(f"{n}")
+    now = 1.0
+    await fresh.get("new")
+    gc.collect()
+    assert [number for number, answer in enumerate(kept) if answer() is not None] == [50]
+
+
+class Answer:
+    """Something that can be let go."""

@@ -55,6 +55,36 @@ def test_what_is_no_such_event_passes(odd: bytes) -> None:
     assert Events("job_1", background=False, after=3).rewrite(odd) == odd
 
 
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        (b'event: a\rdata: {"response": {}}\r\r', b'event: a\rdata: {"response":{"id":"resp_job_1"}}\r\r'),
+        (b'data: {"response":\ndata: {}}\nid: 1\n\n', b'data: {"response":{"id":"resp_job_1"}}\nid: 1\n\n'),
+        (b'data:{\r\ndata:"response": {}}\r\n\r\n', b'data: {"response":{"id":"resp_job_1"}}\r\n\r\n'),
+        (b'data: {"response": {"n": -1e999}}\n\n', b'data: {"response":{"n":-1.7976931348623157e+308,"id":"resp_job_1"}}\n\n'),
+    ],
+    ids=["CR", "two lines of data", "CRLF", "a number that is none"],
+)
+def test_an_id_is_ours_however_the_event_is_written(said: bytes, sent: bytes) -> None:
+    assert Events("job_1", background=False).rewrite(said) == sent
+    lines = Events("job_1", background=False, after=3)
+    assert lines.rewrite(said.replace(b"{}}", b'{}, "sequence_number": 3}').replace(b"}}", b'}, "sequence_number": 3}')) == b""
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"object": "response", "id": "theirs", "output": [1e999, NaN]}',
+        b'data: {"response":\rdata: {"output": [1e999, NaN]}}\r\rdata: [DONE]\r\r',
+    ],
+)
+def test_an_answer_with_a_number_that_is_none_is_still_the_answer(result: bytes) -> None:
+    job = replace(DONE, result=result)
+    for view in (response_view(job), json.loads(rewritten(job))):
+        assert view["id"] == "resp_job_1"
+        assert view["output"] == [sys.float_info.max, None]
+
+
 def test_half_a_surrogate_pair_stays_the_escape_that_it_was() -> None:
     sent = Events("job_1", background=False).rewrite(b'data: {"response": {"text": "\\ud83d"}}\n\n')
     assert data_of(sent)["response"]["text"] == "\ud83d"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -121,7 +121,7 @@ def create_app(options: Options) -> Starlette:
             Route(FAULTS_PATH, backend.faults, methods=["GET", "POST"]),
         ],
         middleware=[Middleware(SlowStart, backend=backend)],
-        exception_handlers={Refused: _refused, HTTPException: _http_error},
+        exception_handlers={Refused: _refused, HTTPException: _http_error, ClientDisconnect: _gone},
         lifespan=backend.running,
     )
 
@@ -129,6 +129,11 @@ def create_app(options: Options) -> Starlette:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)  # noqa: S101 - it is registered for nothing else
     return JSONResponse(answers.error(error), error.status)
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    """Whoever asked hung up before all was said; nobody hears this."""
+    return Response(status_code=499)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

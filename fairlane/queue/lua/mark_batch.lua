@@ -1,7 +1,7 @@
 -- Marks lines of a batch as done, each once: only the first mark counts. Their answers are in a part that is written.
 --
 -- KEYS[1]  the account's prefix
--- ARGV     now | '', id, the part's name | '', then 5 a line: line, job | '', ok | bad | void | late (no answer: not in the part),
+-- ARGV     now | '', id, the part's name | '', then 5 a line: line, job | '', ok | bad | lost (all three are in the part) | void | late (no answer),
 --          input tokens, output tokens
 -- returns  {1 if the part is the batch's now | 0: no line was new, or the batch takes none any more | -1: the part was given
 --          up (Files.sweep) before it was marked, parts}
@@ -18,7 +18,7 @@ if ending or (status ~= 'in_progress' and status ~= 'cancelling') then
 end
 if part ~= '' and not held then -- given up; unless this call is repeated, and the lines are marked
   for a = 4, #ARGV, 5 do
-    if (ARGV[a + 2] == 'ok' or ARGV[a + 2] == 'bad') and redis.call('GETBIT', batch_done_key(id), ARGV[a]) == 0 then
+    if ARGV[a + 2] ~= 'void' and ARGV[a + 2] ~= 'late' and redis.call('GETBIT', batch_done_key(id), ARGV[a]) == 0 then
       return {-1, 0}
     end
   end

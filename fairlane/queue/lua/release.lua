@@ -1,5 +1,6 @@
 -- Hands a job back unrun (drain, refused connection): it waits again at its old place, its attempt does not count and
--- its tenant gets the turn back. For a job that was cancelled while it ran: ends the lease. Repeated, changes nothing.
+-- its tenant gets the turn back. What it had said is gone: it begins anew. For a job that was cancelled while it ran: ends
+-- the lease. Repeated, changes nothing.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, token
@@ -27,6 +28,7 @@ end
 refund(job, t)
 end_lease(job, t, false)
 redis.call('HINCRBY', job_key(job.id), 'tries', -1)
+redis.call('UNLINK', chunks_key(job.id))
 wait_again(job, t)
 rejoin(job, t)
 write_ends()

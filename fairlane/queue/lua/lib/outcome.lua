@@ -2,6 +2,13 @@
 -- of finished jobs, the event for webhooks and batches, and the word to those who wait.
 -- include: pool job
 
+local BATCH_MS = 604800000
+
+-- How long a finished job is kept. One of a batch until it was collected, even if nobody does so for days.
+local function kept_ms(job, ms)
+  return job.batch and math.max(BATCH_MS, ms) or ms
+end
+
 -- job: id, tenant, tier, at (or when its last delay ended), deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
 -- more: attempts, status, result, error (JSON), usage; what is '' is left out.
 local function conclude(job, state, keep, more)
@@ -16,7 +23,7 @@ local function conclude(job, state, keep, more)
   end
   redis.call('HSET', job_key(job.id), unpack(fields))
   if not keep then
-    redis.call('PEXPIRE', job_key(job.id), pool.result_ttl_ms)
+    redis.call('PEXPIRE', job_key(job.id), kept_ms(job, pool.result_ttl_ms))
   end
   redis.call('ZADD', done_key, now, job.id)
   local times = table.concat({job.tier, job.at, job.began or '-', now, more and more.usage or ''}, ' ')
@@ -34,6 +41,6 @@ end
 local function bury(job, more)
   conclude(job, 'failed', true, more)
   redis.call('HSET', job_key(job.id), 'dead', 1)
-  redis.call('PEXPIRE', job_key(job.id), pool.dead_ttl_ms)
+  redis.call('PEXPIRE', job_key(job.id), kept_ms(job, pool.dead_ttl_ms))
   redis.call('ZADD', dead_key, now, job.id)
 end
