@@ -27,6 +27,7 @@ def create(settings: Settings) -> Celery:
         task_publish_retry=False,  # it would hold up the sweeper: what was not sent is due again
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,  # our log goes there, and Celery drops what it is given below its own level
         worker_enable_remote_control=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

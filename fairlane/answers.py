@@ -14,11 +14,12 @@ import typer
 
 from fairlane.errors import FairlaneError, InvalidRequest
 from fairlane.following import outcome
-from fairlane.terminal import UNSUCCESSFUL, counted
+from fairlane.terminal import UNSUCCESSFUL, counted, duration
 
 if TYPE_CHECKING:
     from fairlane.job import Job, Json
     from producer.client.batch import AsyncBatchHandle
+    from producer.client.records import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Shown:
                 typer.echo(_pretty(job.result.body, to.isatty()), file=to)
         self.end(job)
 
-    async def batch(self, handle: AsyncBatchHandle) -> None:
-        """What came of each line of a finished batch. Raises Exit if one has no good answer; BatchFailed."""
+    async def batch(self, handle: AsyncBatchHandle, ended: Batch) -> None:
+        """What came of each line of a batch that has ended. Raises Exit if one has no good answer; BatchFailed."""
         failed = total = 0
         with self.stream() as to:
             async with aclosing(handle.results()) as items:
@@ -74,6 +75,9 @@ class Shown:
                     total += 1
                     failed += not item.ok
                     typer.echo(json.dumps(dict(item.raw), ensure_ascii=False), file=to)
+        if self.path:
+            words = f"{total - failed:,} of {total:,} lines succeeded, in {duration(_lasted_ms(ended))}"
+            typer.echo(f"{ended.id} {ended.status}: {words}; written to {self.path}", err=True)
         if failed:
             typer.echo(f"{counted(failed, 'line')} of {total:,} did not succeed.", err=True)
             raise typer.Exit(UNSUCCESSFUL)
@@ -84,6 +88,11 @@ class Shown:
         if job.state != "succeeded":
             typer.echo(f"{job.id} {outcome(job)}", err=True)
             raise typer.Exit(UNSUCCESSFUL)
+
+
+def _lasted_ms(ended: Batch) -> float:
+    ends = (ended.completed_at, ended.failed_at, ended.expired_at, ended.cancelled_at)
+    return 1000 * (max((at for at in ends if at), default=ended.created_at) - ended.created_at)
 
 
 def text_of(body: Json) -> str:

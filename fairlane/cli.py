@@ -18,7 +18,7 @@ from fairlane.cli_pool import pool
 from fairlane.cli_queue import explain, policy
 from fairlane.cli_submit import submit
 from fairlane.cli_tenants import tenants
-from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals
+from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals, up_here
 
 if TYPE_CHECKING:
     from fairlane.doctor import Finding
@@ -36,8 +36,20 @@ Namespace = Annotated[
 ]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"fairlane {version('fairlane')}")
+        raise typer.Exit
+
+
 @app.callback()
-def fairlane() -> None:
+def fairlane(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and do nothing.")
+    ] = False,
+) -> None:
     """A fair, tiered request queue for LLM inference servers."""
 
 
@@ -49,12 +61,14 @@ def doctor(redis: RedisUrl = None, namespace: Namespace = "fl", as_json: AsJson 
     """
     from fairlane.doctor import examine
     from fairlane.errors import InvalidRequest
+    from fairlane.settings import load
 
     with refusals(as_json):
         if redis is None:
+            redis = up_here(load().data_dir, "redis_url")
+        if redis is None:
             raise InvalidRequest(
-                "Which Redis? Use --redis URL, or set FAIRLANE_REDIS_URL. (Without either, `fairlane up` starts its "
-                "own, which needs no check-up.)",
+                "Which Redis? Use --redis URL, set FAIRLANE_REDIS_URL, or start `fairlane up`, whose is then meant.",
                 param="redis",
             )
         findings = asyncio.run(examine(redis, namespace))

@@ -49,7 +49,7 @@ async def _batch_results(to: Reach, client: AsyncClient, id_: str, shown: Shown)
     batch = await handle.batch()
     if not batch.finished:
         raise IllegalTransition(f"{id_} has not ended (it is {batch.status}). `{to.again('watch', id_)}` waits for it.")
-    await shown.batch(handle)
+    await shown.batch(handle, batch)
 
 
 @reaching(first="server")

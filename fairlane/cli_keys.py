@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from fairlane.terminal import AsJson, OtherNamespace, RedisUrl, asked, duration, names_of, say, say_json, say_table, say_unknown
+from fairlane.terminal import (
+    AsJson,
+    OtherNamespace,
+    RedisUrl,
+    asked,
+    duration,
+    names_of,
+    say,
+    say_json,
+    say_table,
+    say_unknown,
+)
 
 if TYPE_CHECKING:
     from fairlane.accounts import KeyView, Role

@@ -149,8 +149,8 @@ async def submit_batch(to: Reach, many: Many, wait: bool) -> None:
             return
         try:
             with Board(sys.stderr, transient=True) as board:
-                await follow_batch(handle, board)
-            await many.shown.batch(handle)
+                ended = await follow_batch(handle, board)
+            await many.shown.batch(handle, ended)
         except (asyncio.CancelledError, BrokenPipeError):  # Ctrl-C, or nobody reads on
             typer.echo(f"{handle.id} goes on. Come back with: {to.again('watch', handle.id)}", err=True)
             raise

@@ -189,7 +189,8 @@ def pool_remove(
         await queue.set_backend(await pool_named(queue, name), _backend_name(name, backend), "remove")
 
     asked(redis, namespace, remove, as_json)
-    say(f"{backend} is removed from {name}." if backend else f"The pool {name} is removed.", as_json, pool=name, backend=backend)
+    words = f"{backend} is removed from {name}." if backend else f"The pool {name} is removed."
+    say(words, as_json, pool=name, backend=backend)
 
 
 # --- within -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from fairlane.following import place, silence
+from fairlane.following import is_batch, place, silence
 from fairlane.reaching import Reach, reaching
 from fairlane.terminal import (
     AsJson,
@@ -134,6 +134,12 @@ def _change_row(name: str, change: PolicyChange) -> tuple[object, ...]:
 def explain(to: Reach, job: Annotated[str, typer.Argument(metavar="JOB")], *, as_json: AsJson = False) -> None:
     """Tell why a job waits: its place, what is ahead of it, which gate holds it on what numbers, and for how long."""
     import asyncio
+
+    from fairlane.errors import InvalidRequest
+
+    if is_batch(job):
+        words = f"{job} is a batch. `{to.again('watch', job)}` shows how it is with it."
+        raise InvalidRequest(words, param="job")
 
     async def ask() -> Mapping[str, Any]:
         async with to.client() as client:

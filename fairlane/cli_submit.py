@@ -180,7 +180,8 @@ async def _submit(to: Reach, given: Given, body: Json, wait: bool, stream: bool,
             with Board(sys.stderr, quiet=not sys.stderr.isatty(), transient=True) as board:
                 job = await follow(client, handle, board)
         except (asyncio.CancelledError, BrokenPipeError):  # Ctrl-C, or nobody reads on
-            typer.echo(f"{handle.id} goes on. Come back with: {to.again('watch', handle.id)}", err=True)
+            rest = f"\nThe whole answer, when it has ended: {to.again('results', handle.id)}" if stream else ""
+            typer.echo(f"{handle.id} goes on. Come back with: {to.again('watch', handle.id)}{rest}", err=True)
             raise
     if stream:
         shown.end(job)
@@ -191,9 +192,11 @@ async def _submit(to: Reach, given: Given, body: Json, wait: bool, stream: bool,
 async def _print_stream(handle: AsyncHandle, shown: Shown) -> None:
     """Prints the text as it comes; as JSON each chunk."""
     with shown.stream() as out, suppress(NoResult):  # how it ended is said in the end
-        async with handle.stream() as chunks:
-            async for chunk in chunks:
-                out.write(json.dumps(chunk) + "\n" if shown.as_json else piece_of(chunk))
-                out.flush()
-        if not shown.as_json:
-            typer.echo(file=out)
+        try:
+            async with handle.stream() as chunks:
+                async for chunk in chunks:
+                    out.write(json.dumps(chunk) + "\n" if shown.as_json else piece_of(chunk))
+                    out.flush()
+        finally:  # also after Ctrl-C: what is said next begins a line
+            if not shown.as_json:
+                typer.echo(file=out)

@@ -243,10 +243,15 @@ class JobFailed(NoResult):
 
     def __init__(self, job: Job) -> None:
         error = job.error
-        super().__init__(job, f"{error.code}: {error.message}{_reason(job)}" if error else None)
+        super().__init__(job, failure(job))
         self.body: Json = job.result.body if job.result else None
         if error:
             vars(self).update(code=error.code, status=error.status or class_of(error.code).status)
+
+
+def failure(job: Job) -> str | None:
+    """Why a job failed, in words: what we say of it, and what its backend said."""
+    return f"{job.error.code}: {job.error.message}{_reason(job)}" if job.error else None
 
 
 def _reason(job: Job) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlane.errors import FairlaneError, WaitTimeout
+from fairlane.errors import FairlaneError, WaitTimeout, failure
 from fairlane.progress import Board, Part
 from fairlane.terminal import counted, duration
 
@@ -138,7 +138,7 @@ def outcome(job: Job) -> str:
     """How a job ended, in words: `succeeded in 1.2 s (waited 300 ms), 12 + 40 tokens`."""
     words: str = job.state
     if job.error and job.state == "failed":
-        words += f": {job.error.code}: {job.error.message}"
+        words += f": {failure(job)}"
     if job.state == "succeeded" and job.finished_at and job.started_at:
         waited = job.started_at - max(job.created_at, job.not_before or 0.0)
         words += f" in {duration(1000 * (job.finished_at - job.created_at))} (waited {duration(1000 * waited)})"

@@ -89,9 +89,10 @@ def data_of(event: bytes) -> bytes | None:
 def with_data(event: bytes, data: bytes) -> bytes:
     """The event with this data, of one line, instead of its own; nothing else is changed."""
     lines = _WHOLE_LINE.findall(event)
-    at = next(n for n, (line, _) in enumerate(lines) if line.startswith(b"data:"))
+    # in the place of the last line of data: a CR before the blank line must not come to stand before its LF
+    at = max(n for n, (line, _) in enumerate(lines) if line.startswith(b"data:"))
     lines[at] = (b"data: " + data, lines[at][1])
-    return b"".join(line + end for n, (line, end) in enumerate(lines) if n <= at or not line.startswith(b"data:"))
+    return b"".join(line + end for n, (line, end) in enumerate(lines) if n >= at or not line.startswith(b"data:"))
 
 
 def is_stream(text: bytes) -> bool:

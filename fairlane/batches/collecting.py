@@ -41,7 +41,8 @@ class Collector:
         """Writes outcomes of lines that are not marked as one part, and marks them. Returns the number of parts."""
         written = [one for one in outcomes if one.text or one.mark == "lost"]
         part = await self._write(written) if written else ""
-        taken, parts = await self._ledger.mark(batch_id, part, outcomes)
+        size = sum(len(one.text) for one in written)
+        taken, parts = await self._ledger.mark(batch_id, part, size, outcomes)
         if part and not taken:  # another was first, or the batch takes nothing any more
             await self._files.discard([part])
         return parts

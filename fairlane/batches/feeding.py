@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fairlane.asking import asked
-from fairlane.batches.answers import Outcome, error_line, fault_line
+from fairlane.batches.answers import Outcome, error_line
+from fairlane.batches.checking import Check
 from fairlane.batches.collecting import Collector
 from fairlane.batches.ledger import Ledger, Record, idempotency_key, packed_faults
-from fairlane.batches.lines import AROUND, Checker, Line, cut, parse
+from fairlane.batches.lines import AROUND, MOST_BLANK, Line, TooManyBlanks, cut, parse
 from fairlane.batches.stopping import Stopper
 from fairlane.batches.store import tier_of
 from fairlane.batches.view import BatchFault
@@ -29,14 +30,22 @@ from fairlane.queue.pools import Pool
 # Jobs of a batch in the queue. A collector that died may have marked EVENTS of them that are still there.
 WINDOW: Final = 1_500
 WINDOW_BYTES: Final = 32 << 20  # of their bodies, but for the last one
+WINDOW_ANSWERS: Final = 64 << 20  # bytes of answers that they may have, as far as those before tell
+FIRST: Final = 100  # while no answer has told
 CHUNK: Final = 100
 CHUNK_BYTES: Final = 4 << 20
 STEP_S: Final = 1.0  # a step of feeding, so that other batches have their turn
 FULL_S: Final = 1.0  # pause while the queue is full
-FAULTS: Final = 1_000  # shown with the batch; its error file has all
+MOST_CHECKS: Final = 2  # files that are half checked
 FILE_MOST: Final = 1 << 40
 FILE_S: Final = 30 * 86_400  # how long an output or error file is kept
 PURPOSE: Final = "batch_output"
+GONE: Final = "The input file was deleted."
+
+
+def window(record: Record) -> int:
+    """How many jobs of a batch may be in the queue: their answers, until they are collected, must not fill Redis."""
+    return max(1, min(WINDOW, FIRST + 2 * record.marked, WINDOW_ANSWERS // max(1, record.answer_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +69,49 @@ class Feeder:
         self._ledger = ledger
         self._collector = collector
         self._stopper = Stopper(queue, ledger, collector)
+        self._checks: dict[str, Check] = {}
         self._max_attempts = max_attempts
         self._max_body_bytes = max_body_bytes
 
     # --- checking -----------------------------------------------------------------------------------------------------
 
     async def validate(self, record: Record, who: str) -> None:
-        """Checks the whole file: the batch is in progress then, or has failed."""
-        batch, total, count, faults = record.view, 0, 0, list[BatchFault]()
-        checker = Checker(batch.endpoint, self._max_body_bytes)
+        """Checks the file, for STEP_S; once all of it is checked the batch is in progress, or has failed."""
+        batch = record.view
+        check = self._checks.pop(batch.id, None) or Check(batch, self._max_body_bytes)
         try:
-            async for line in self._lines(record):
-                total += 1
-                if fault := checker.fault(line):
-                    count += 1
-                    if len(faults) < FAULTS:
-                        faults.append(fault)
+            await self._check(record, check)
         except NotFound:
-            return await self._fail(record, who, [BatchFault("file_not_found", "The input file was deleted.")], 1)
-        if count:
-            return await self._fail(record, who, faults, count)
-        pool = await self._pool(record, checker.model)
+            return await self._fail(record, who, Check.failed(batch, BatchFault("file_not_found", GONE)))
+        if not check.done:
+            self._checks[batch.id] = check
+            while len(self._checks) > MOST_CHECKS:  # the oldest may be another worker's by now; else it begins anew
+                del self._checks[next(iter(self._checks))]
+            return None
+        if check.count:
+            return await self._fail(record, who, check)
+        pool = await self._pool(record, check.model)
         if isinstance(pool, BatchFault):
-            return await self._fail(record, who, [pool], 1)
-        fields = {"model": pool.name, "pool": pool.code, "total": total}
+            return await self._fail(record, who, Check.failed(batch, pool))
+        fields = {"model": pool.name, "pool": pool.code, "total": check.requests}
         await self._ledger.turn(batch.id, who, "in_progress", fields)
+
+    async def _check(self, record: Record, check: Check) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STEP_S
+        file = await self._files.get(record.view.tenant, record.view.input_file_id)
+        place = {"ordinal": check.requests, "offset": check.offset, "number": check.lines}
+        try:
+            async with (
+                aclosing(self._files.read(file, check.offset)) as pieces,
+                aclosing(cut(pieces, self._max_body_bytes + AROUND, **place)) as lines,
+            ):
+                async for line in lines:
+                    if not check.take(line) or loop.time() > until:
+                        return
+        except TooManyBlanks:
+            check.blame(BatchFault("too_many_lines", f"A file has {MOST_BLANK} blank lines at the most."))
+        check.done = True
 
     async def _pool(self, record: Record, model: str | None) -> Pool | BatchFault:
         if model is None:
@@ -101,30 +128,28 @@ class Feeder:
             return BatchFault("tier_forbidden", f"The key that made the batch may not use its tier {tier!r}.")
         return pool
 
-    async def _fail(self, record: Record, who: str, faults: list[BatchFault], count: int) -> None:
-        """`faults` are the first of `count`; the error file gets them all, in a second reading if need be."""
+    async def _fail(self, record: Record, who: str, check: Check) -> None:
         batch, error_id = record.view, record.error_id
         if not error_id:
             error_id = await self._files.new_id()
             if not await self._ledger.note(batch.id, who, "validating", {"error_id": error_id}):
                 return
-        name = f"{batch.id}_errors.jsonl"
-        async with aclosing(self._fault_lines(record, faults, count)) as lines:
-            await self._files.put(
-                batch.tenant, name, PURPOSE, lines, FILE_MOST, expires_after_s=FILE_S, file_id=error_id
-            )
-        fields = {"faults": packed_faults(faults), "total": count, "failed": count, "error_file_id": error_id}
-        await self._ledger.turn(batch.id, who, "failed", fields)
 
-    async def _fault_lines(self, record: Record, faults: list[BatchFault], count: int) -> AsyncGenerator[bytes]:
-        if len(faults) == count:
-            for fault in faults:
-                yield fault_line(record.view.id, fault)
-            return
-        checker = Checker(record.view.endpoint, self._max_body_bytes)
-        async for line in self._lines(record):
-            if fault := checker.fault(line):
-                yield fault_line(record.view.id, fault)
+        async def content() -> AsyncGenerator[bytes]:
+            yield bytes(check.text)
+
+        await self._files.put(
+            batch.tenant,
+            f"{batch.id}_errors.jsonl",
+            PURPOSE,
+            content(),
+            FILE_MOST,
+            expires_after_s=FILE_S,
+            file_id=error_id,
+        )
+        counts = {"total": check.count, "failed": check.count}
+        fields = {"faults": packed_faults(check.faults), "error_file_id": error_id, **counts}
+        await self._ledger.turn(batch.id, who, "failed", fields)
 
     async def _lines(self, record: Record) -> AsyncGenerator[Line]:
         """The batch's file from where it was fed to. Raises NotFound."""
@@ -146,7 +171,7 @@ class Feeder:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + STEP_S
-        room, room_bytes = WINDOW - record.open_jobs, WINDOW_BYTES - record.open_bytes
+        room, room_bytes = window(record) - record.open_jobs, WINDOW_BYTES - record.open_bytes
         async with aclosing(self._lines(record)) as lines:
             while room > 0 and room_bytes > 0 and loop.time() < until:
                 ahead = await _ahead(lines, min(room, CHUNK), min(room_bytes, CHUNK_BYTES))
@@ -169,7 +194,7 @@ class Feeder:
         return False
 
     async def _take_back(self, record: Record, pool: Pool, chunk: _Chunk) -> None:
-        """These came too late. While the batch goes on, those of requests that are not done are another feeder's too."""
+        """These came too late. If the batch goes on, those of requests that are not done are another feeder's too."""
         batch_id, jobs = record.view.id, {job: ordinal for job, ordinal, _ in chunk.jobs}
         try:
             goes_on = (await self._ledger.load(batch_id)).view.status == "in_progress"

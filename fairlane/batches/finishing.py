@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from itertools import batched
 from typing import Final, cast
 
 import structlog
@@ -94,7 +93,8 @@ class Finisher:
                 kinds[ordinal] = ord(kind)
         if gaps:  # a part is gone, and nobody knows which of the lines without an answer were in it
             missing = [ordinal for ordinal in range(1, len(kinds)) if not kinds[ordinal]]
-            for some in batched(missing, MARKS):
+            for start in range(0, len(missing), MARKS):
+                some = missing[start : start + MARKS]
                 for ordinal, marked in zip(some, await self._ledger.marked(record.view.id, some), strict=True):
                     kinds[ordinal] = LOST_KIND if marked else 0
         return kinds

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import batched
 from typing import Final, Literal, cast
 
 from fairlane.batches.answers import Outcome
@@ -28,10 +27,11 @@ Ending = Literal["completed", "expired", "cancelled", "failed"]
 class Record:
     """A batch with what the work on it has to know. `now_ms` is when it was read.
 
-    `fed` requests were submitted, which end at the byte `offset` of the file, and up to `sent` may have been; `open_jobs`
-    of the former, with `open_bytes`, have no outcome that was collected. `ending`: nothing more is collected, and this will be its end state. `output_id`
-    and `error_id` are what its files will be called. `late` of its jobs have expired. `tiers` and `pools` are
-    those that its caller may use; None: all.
+    `fed` requests were submitted, which end at the byte `offset` of the file, and up to `sent` may have been;
+    `open_jobs` of the former, with `open_bytes`, have no outcome that was collected. `ending`: nothing more is
+    collected, and this will be its end state. `output_id` and `error_id` are what its files will be called. `late` of
+    its jobs have expired; `answer_bytes` is how long answers are of late. `tiers` and `pools` are those that its
+    caller may use; None: all.
     """
 
     view: BatchView
@@ -47,6 +47,7 @@ class Record:
     error_id: str
     checked_ms: int
     late: int
+    answer_bytes: int
     tiers: frozenset[str] | None
     pools: frozenset[str] | None
 
@@ -130,14 +131,17 @@ class Ledger:
         args = (record.view.id, who, str(fed), str(offset), *flat)
         return replies.number(await self._store.run("feed_batch", self.prefix, *args)) == 1
 
-    async def mark(self, batch_id: str, part: str, outcomes: Sequence[Outcome]) -> tuple[bool, int]:
-        """Whether the part is the batch's now, and how many it has. Raises FilesUnavailable if it was given up."""
+    async def mark(self, batch_id: str, part: str, size: int, outcomes: Sequence[Outcome]) -> tuple[bool, int]:
+        """`size` is the part's, in bytes. Returns whether it is the batch's now, and how many it has.
+
+        Raises FilesUnavailable if it was given up.
+        """
         flat = [
             str(value)
             for one in outcomes
             for value in (one.ordinal, one.job, one.mark, one.input_tokens, one.output_tokens)
         ]
-        reply = await self._store.run("mark_batch", self.prefix, batch_id, part, *flat)
+        reply = await self._store.run("mark_batch", self.prefix, batch_id, part, str(size), *flat)
         taken, parts = map(replies.number, replies.items(reply))
         if taken < 0:
             raise FilesUnavailable("It took too long to write this.")
@@ -193,7 +197,8 @@ class Ledger:
     async def find_jobs(self, pool: Pool, batch: BatchView, ordinals: Sequence[int], *, bar: bool) -> dict[str, int]:
         """The jobs that requests have become, job -> ordinal. `bar`: the others become none from here on."""
         found: dict[str, int] = {}
-        for part in batched(ordinals, EVENTS):
+        for start in range(0, len(ordinals), EVENTS):
+            part = ordinals[start : start + EVENTS]
             digests = [idem_digest(idempotency_key(batch.id, ordinal)) for ordinal in part]
             args = (batch.tenant, str(BAR_MS) if bar else "", *digests)
             ids = replies.texts(await self._store.run("find_jobs", pool.prefix, *args))
@@ -273,6 +278,7 @@ def _record(id_: str, known: Mapping[str, str], now_ms: int, open_jobs: int) -> 
         error_id=known.get("error_id", ""),
         checked_ms=int(known.get("checked", 0)),
         late=int(known.get("late", 0)),
+        answer_bytes=int(known.get("answer_bytes", 0)),
         tiers=names("tiers"),
         pools=names("pools"),
     )

@@ -13,6 +13,7 @@ from fairlane.batches.view import BatchFault
 from fairlane.errors import InvalidRequest
 
 MOST_LINES: Final = 50_000
+MOST_BLANK: Final = 100_000
 MOST_ID: Final = 512  # characters of a custom_id
 AROUND: Final = 64 << 10  # bytes of a line beside the request's body
 _BOM: Final = b"\xef\xbb\xbf"
@@ -48,12 +49,18 @@ class _Bad(Exception):
         self.args = (code, message, param)
 
 
-async def cut(pieces: AsyncIterable[bytes], most: int, *, ordinal: int = 0, offset: int = 0) -> AsyncGenerator[Line]:
-    """The lines of a file, from the byte `offset` on, before which there were `ordinal` requests.
+class TooManyBlanks(Exception):
+    """There are more than MOST_BLANK lines with nothing in them."""
 
-    Of a line of more than `most` bytes nothing is kept. `number` counts from `offset` on, too.
+
+async def cut(
+    pieces: AsyncIterable[bytes], most: int, *, ordinal: int = 0, offset: int = 0, number: int = 0
+) -> AsyncGenerator[Line]:
+    """The lines of a file, from the byte `offset` on, before which there were `ordinal` requests in `number` lines.
+
+    Of a line of more than `most` bytes nothing is kept. Raises TooManyBlanks.
     """
-    number, start, held, skipping = 0, offset, b"", False
+    start, held, skipping, before = offset, b"", False, number - ordinal
     async for piece in pieces:
         *whole, rest = (held + piece).split(b"\n") if not skipping else piece.split(b"\n")
         for text in whole:
@@ -66,6 +73,8 @@ async def cut(pieces: AsyncIterable[bytes], most: int, *, ordinal: int = 0, offs
             elif stripped := _stripped(text, first=start - len(text) - 1 == 0):
                 ordinal += 1
                 yield Line(number, ordinal, stripped, start)
+            elif number - ordinal - before > MOST_BLANK:
+                raise TooManyBlanks
         held = rest
         if skipping or len(held) > most:  # what is dropped counts all the same
             skipping, start, held = True, start + len(held), b""
@@ -110,8 +119,8 @@ class Checker:
             raise _Bad("duplicate_custom_id", message, "custom_id")
         self.model = self.model or request.model
         if request.model != self.model:
-            message = f"All requests of a batch are for one model. This one is for {request.model[:256]!r}, "
-            raise _Bad("mismatched_model", message + f"those before it for {self.model[:256]!r}.", "body.model")
+            message = f"All requests of a batch are for one model. This one is for {request.model[:64]!r}, "
+            raise _Bad("mismatched_model", message + f"those before it for {self.model[:64]!r}.", "body.model")
 
 
 def parse(text: bytes, endpoint: str, max_body_bytes: int) -> Request:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairlane.batches.collecting import Collector
-from fairlane.batches.feeding import FULL_S, WINDOW, Feeder
+from fairlane.batches.feeding import FULL_S, Feeder, window
 from fairlane.batches.finishing import Finisher
 from fairlane.batches.ledger import EVENTS, Ledger, Record
 from fairlane.batches.lock import held
@@ -52,6 +52,7 @@ class BatchWork:
 
     def __init__(self, queue: Queue, files: Files, *, max_attempts: int = 3, max_body_bytes: int = 8 << 20) -> None:
         self._queue = queue
+        self._files = files
         self._ledger = Ledger(queue.store)
         self._collector = Collector(self._ledger, files)
         self._feeder = Feeder(queue, files, self._ledger, self._collector, max_attempts, max_body_bytes)
@@ -86,6 +87,13 @@ class BatchWork:
                 parts = max(parts, new)
         await self._ledger.look_at(POOL + code, None if looked < 0 else _pause_s(looked, parts))
 
+    async def tend(self) -> None:
+        """Collects wherever batches run, and takes away what no file is any more, without a message that says so: a
+        Redis that is full of answers takes no messages."""
+        for pool in await self._queue.pools.all():
+            await self.collect(pool.code)
+        await self._files.sweep()
+
     async def _step(self, record: Record, who: str) -> float | None:
         """Returns in how many seconds to look again; None: never."""
         batch = record.view
@@ -118,7 +126,7 @@ class BatchWork:
         if record.now_ms - record.checked_ms >= RECHECK_MS:
             await self._collector.recheck(pool, batch.id)
             await self._ledger.note(batch.id, who, "in_progress", {"checked": record.now_ms})
-        if record.fed < batch.total and record.open_jobs < WINDOW:
+        if record.fed < batch.total and record.open_jobs < window(record):
             try:
                 return FULL_S if await self._feeder.feed(record, who, pool) else IDLE_S
             except NotFound:

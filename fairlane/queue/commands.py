@@ -6,7 +6,7 @@ its commands, each as the plain command would answer; take it apart with `cast`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Literal, Protocol, overload
 
 
@@ -32,6 +32,8 @@ class Commands(Protocol):
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: str | bytes) -> Awaitable[object]: ...
 
     def eval(self, script: str, numkeys: int, *keys_and_args: str | bytes) -> Awaitable[object]: ...
+
+    def scan_iter(self, match: str, count: int) -> AsyncIterator[bytes]: ...
 
     def pipeline(self, transaction: bool) -> Pipeline: ...
 

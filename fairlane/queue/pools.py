@@ -116,7 +116,7 @@ class Pools:
         await self._store.run("unregister_pool", keys.prefix(self._store.namespace, keys.ACCOUNT), name, code)
 
     async def _fade(self, prefix: str) -> None:
-        walk = self._store.raw.scan_iter(match=f"{prefix}*", count=PART)
+        walk = self._store.client.scan_iter(match=f"{prefix}*", count=PART)
         part: list[bytes] = []
         while (key := await self._store.bounded(anext(walk, None))) is not None:
             part.append(key)

@@ -83,14 +83,18 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
             )
         case "INUSE":
             return IllegalTransition(f"The backend still runs {rest} jobs. Drain it first.")
-        case "POOLINUSE":
-            return IllegalTransition(f"A pool is removed when nothing needs it any more; {rest}.")
-        case "CLOSED":
-            return IllegalTransition("This pool is being removed. Remove it again to end that, then add it anew.")
         case "ELSEWHERE":
             return MovedAway(*rest.split())
         case _:
-            return _account_refusal(word, rest)
+            return _pool_refusal(word, rest) or _account_refusal(word, rest)
+
+
+def _pool_refusal(word: str, rest: str) -> FairlaneError | None:
+    if word == "POOLINUSE":
+        return IllegalTransition(f"A pool is removed when nothing needs it any more; {rest}.")
+    if word == "CLOSED":
+        return IllegalTransition("This pool is being removed. Remove it again to end that, then add it anew.")
+    return None
 
 
 def _account_refusal(word: str, rest: str) -> FairlaneError | None:

@@ -112,6 +112,8 @@ def asking(
     def decorate(act: Callable[[Self_, Submission], T]) -> Callable[Concatenate[Self_, P], T]:
         @wraps(act)
         def call(self: Self_, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if args:
+                raise TypeError(f"{act.__name__} takes named arguments: say prompt=…, messages=… or body=….")
             return act(self, make(*args, **kwargs))
 
         this, _ = signature(act).parameters.values()

@@ -227,6 +227,23 @@ class TestServed:
             refused(await http.get(f"/v1/jobs/{id_}/stream", params={"starting_after": wrong}), 400, "invalid_request")
             refused(await http.get(f"/v1/jobs/{id_}/stream", headers={"last-event-id": wrong}), 400, "invalid_request")
 
+    async def test_so_is_one_that_is_not_there(self, http: httpx.AsyncClient, door: Served, script: Script) -> None:
+        script.then(speak(script, *EVENTS))
+        read = await whole(door)
+        token = int(read.ids[0].split("-")[0])
+        for beyond in (f"{token}-{len(EVENTS) + 1}", f"{token + 1}-1"):
+            asked = http.get(f"/v1/jobs/{read.job_id}/stream", params={"starting_after": beyond})
+            refused(await asked, 400, "invalid_request")
+
+    async def test_of_two_positions_the_later_one_counts(self, door: Served, script: Script) -> None:
+        """A browser that comes back sends the address that it began with, and the last id that it saw."""
+        script.then(speak(script, *EVENTS))
+        read = await whole(door)
+        for one, other in ((0, 3), (3, 0)):
+            path = f"/v1/jobs/{read.job_id}/stream?starting_after={read.ids[one]}"
+            rest = await whole(door, method="GET", path=path, headers={"last-event-id": read.ids[other]})
+            assert rest.events == EVENTS[4:]
+
     async def test_after_its_time_a_stream_is_replayed_from_the_result(
         self, door: Served, script: Script, queue: Queue, pool: Pool
     ) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from fairlane import AsyncClient, FairlaneError
+from fairlane import AsyncClient, Client, FairlaneError
 from fairlane.errors import (
     IdempotencyMismatch,
     InvalidRequest,
@@ -43,6 +43,14 @@ async def test_the_endpoint_follows_from_what_is_asked(
     assert kept.body is not None
     assert json.loads(kept.body) == {"model": "llama", "temperature": 0.5, **body}
     assert Head.decode(kept.head).endpoint == endpoint
+
+
+def test_a_prompt_without_its_name_is_refused_in_words() -> None:
+    with (
+        Client("http://127.0.0.1:1") as client,
+        pytest.raises(TypeError, match="submit takes named arguments: say prompt=…"),
+    ):
+        cast(Any, client).submit("Hello")
 
 
 async def test_messages_may_come_from_a_generator(client: AsyncClient, queue: Queue) -> None:

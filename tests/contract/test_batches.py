@@ -277,7 +277,7 @@ async def test_outcomes_whose_events_are_lost_are_found(shop: Shop, client: Any)
     await shop.steps(60)
     batch, lines = await shop.results(batch)
     assert (batch.completed, batch.failed) == (2, 1)
-    assert [line["error"]["code"] for line in lines.values() if line["error"]] == ["job_cancelled"]
+    assert [line["error"]["code"] for line in lines.values() if line["error"]] == ["result_lost"]
 
 
 @on_one_store

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairlane.clock import ManualClock
 from fairlane.errors import FairlaneError, StoreFull
 from fairlane.model import BackendSpec, JobError, Lease, Policy, Settlement
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from tests.contract.acts import NOTHING_COUNTED, open_backend, spec, take_one
+from tests.contract.acts import NOTHING_COUNTED, open_backend, spec, submit, take, take_one
 from tests.contract.invariants import check_invariants, note_events, note_finished
+from tests.contract.shop import Shop, good
 from tests.servers import RedisServer, Server, ValkeyServer, redis_binary
 
 SERVERS = [
@@ -145,3 +148,44 @@ async def test_events_that_nobody_reads_stay_bounded(queue: Queue, pool: Pool, c
     await note_events(queue, pool, 101_000)
     await queue.sweep(pool)
     assert 100_000 <= await client.xlen(pool.key("events")) < 101_000
+
+
+async def test_a_server_that_is_full_of_a_batchs_answers_is_emptied(server: Server, tmp_path: Path) -> None:
+    """Nobody else frees it: what collects must go on, and the batch comes to its end."""
+    clock = ManualClock()
+    queue = Queue(connect(server.url), clock=clock)
+    pool = await queue.pools.open("llama", Policy())
+    await open_backend(queue, pool, "b1", 1000)
+    shop = Shop(queue, pool, clock, tmp_path)
+    batch = await shop.create(100)
+    await shop.steps(1)
+    answer = b'"%s"' % (b"y" * 20_000)
+    with server.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + SPARE_BYTES)
+    await shop.answer(100, lambda lease: Settlement(lease, "succeeded", 200, answer))
+    with pytest.raises(StoreFull):
+        await submit(queue, pool, "bob")
+    await shop.work.tend()
+    await submit(queue, pool, "bob")
+    assert (await shop.view(batch)).completed == 100
+    await queue.close()
+
+
+async def test_a_batch_ends_while_a_server_is_full_of_others_work(server: Server, tmp_path: Path) -> None:
+    clock = ManualClock()
+    queue = Queue(connect(server.url), clock=clock)
+    pool = await queue.pools.open("llama", Policy())
+    await open_backend(queue, pool, "b1", 1000)
+    shop = Shop(queue, pool, clock, tmp_path)
+    batch = await shop.create(20)
+    await shop.steps(1)
+    leases = await take(queue, pool, 20)
+    with server.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + SPARE_BYTES)
+    await fill(queue, pool)
+    await queue.settle_many(pool, map(good, leases))
+    with server.client() as client:
+        client.config_set("maxmemory", 1)
+    await shop.steps()
+    assert (await shop.results(batch))[0].completed == 20
+    await queue.close()

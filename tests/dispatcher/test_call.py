@@ -197,14 +197,14 @@ async def test_nobody_there_is_a_refusal() -> None:
         (says(PART, then=hang_up), Timeouts(5.0), "reset"),
         (says(http(600, b"")), Timeouts(5.0), "reset"),
         (says(http(999, b"{}")), Timeouts(5.0), "reset"),
-        (says(http(199, b"")), Timeouts(5.0), "reset"),
+        (says(http(101, b"")), Timeouts(5.0), "reset"),
         (says(b"nonsense\r\n\r\n", then=hang_up), Timeouts(5.0), "reset"),
         (silence, Timeouts(0.2), "timeout"),
         (says(PART, then=silence), Timeouts(0.2), "timeout"),
         (silence, Timeouts(5.0, first_byte_s=0.2), "first_byte_timeout"),
         (says(PART, then=silence), Timeouts(5.0, first_byte_s=0.2, idle_s=0.2), "idle_timeout"),
     ],
-    ids=["hang-up", "close", "half", "600", "999", "199", "nonsense", "silent", "half-silent", "no-first-byte", "idle"],
+    ids=["hang-up", "close", "half", "600", "999", "101", "nonsense", "silent", "half-silent", "no-first-byte", "idle"],
 )
 async def test_what_is_no_answer_says_why(reply: Reply, timeouts: Timeouts, fault: str) -> None:
     async with serving(reply) as (url, _), calling(url, timeouts) as backend:

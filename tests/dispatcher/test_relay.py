@@ -195,16 +195,16 @@ class TestWorker:
     async def test_an_attempt_that_has_begun_to_speak_is_the_last(
         self, queue: Queue, pool: Pool, script: Script, fault: Any
     ) -> None:
-        script.then(speak(script, EVENTS[0], b"data: half", fault=CallFailed(fault, "It failed.")), fail(AssertionError()))
+        script.then(
+            speak(script, EVENTS[0], b"data: half", fault=CallFailed(fault, "It failed.")), fail(AssertionError())
+        )
         job = await finished(queue, (await queue.submit(pool, JobSpec("ann", "default", b"{}", HEAD))).id)
         assert (job.state, job.dead, len(job.attempts), len(script.calls)) == ("failed", False, 1, 1)
         assert job.usage
         assert job.result == EVENTS[0], "which was handed on, and is still there after the stream's time"
 
     @pytest.mark.usefixtures("worker")
-    async def test_so_it_is_if_the_dispatcher_itself_fails(
-        self, queue: Queue, pool: Pool, script: Script
-    ) -> None:
+    async def test_so_it_is_if_the_dispatcher_itself_fails(self, queue: Queue, pool: Pool, script: Script) -> None:
         script.then(speak(script, EVENTS[0], fault=ZeroDivisionError()), speak(script, *EVENTS))
         job = await finished(queue, (await queue.submit(pool, JobSpec("ann", "default", b"{}", HEAD))).id)
         assert (job.state, job.dead, len(job.attempts), len(script.calls)) == ("failed", False, 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -9,15 +10,25 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import typer
 
+from fairlane.answers import Shown
 from fairlane.cli_queue import _number, _why  # pyright: ignore[reportPrivateUsage]
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, InvalidKey, JobFailed
+from fairlane.following import outcome
+from fairlane.job import Job
 from fairlane.model import Limits, Policy
 from fairlane.process import PortInUse, check_port
 from fairlane.queue.engine import Queue
+from fairlane.terminal import refusals
+from producer.client.records import Batch
+from tests.client.test_errors import RAW
 from tests.contract.acts import open_backend, submit, take
 from tests.servers import ValkeyServer
 from tests.unit.commands import REFUSED, USAGE, fairlane, llama, on, said, told
@@ -214,3 +225,56 @@ def test_who_does_not_answer_is_named_with_since_when(server: ValkeyServer) -> N
     assert re.search(r"is queued; it is next\n", words)
     assert re.search(r"no backend answers \(b1: down since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)", words)
     assert "it starts in" not in words
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"fairlane \d+\.\d+\.\d+\n", said("--version"))
+
+
+def test_a_batch_is_not_explained_but_the_way_to_it_is() -> None:
+    words = plain(said("explain", "batch_1", exit_code=USAGE))
+    assert "batch_1 is a batch" in words
+    assert "fairlane watch batch_1" in words
+
+
+def test_a_missing_key_is_asked_for_by_what_a_terminal_has(capsys: pytest.CaptureFixture[str]) -> None:
+    for message in (None, "A key is needed. Send `Authorization: Bearer <key>`.", "This key was revoked."):
+        with pytest.raises(typer.Exit), refusals():
+            raise InvalidKey(message) if message else InvalidKey()
+        words = capsys.readouterr().err
+        assert words.endswith(" Say --api-key KEY, or set FAIRLANE_API_KEY.\n")
+        assert "Bearer" not in words
+
+
+def test_doctor_examines_the_one_that_runs_here(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("FAIRLANE_REDIS_URL")
+    assert "start `fairlane up`" in plain(said("doctor", exit_code=USAGE))
+    (tmp_path / "up.json").write_text(json.dumps({"url": None, "redis_url": server.url}))
+    assert told("doctor")["findings"]
+
+
+def test_a_failure_is_told_in_the_same_words_by_the_command_line_and_by_the_client() -> None:
+    error = {"code": "backend_error", "message": "The backend refused it.", "status": 400}
+    result = {"status": 400, "body": {"error": {"message": "max_tokens is too large"}}}
+    job = Job.parse(RAW | {"state": "failed", "error": error, "result": result})
+    assert outcome(job).startswith(f"failed: {JobFailed(job).message}")
+    assert "max_tokens is too large" in outcome(job)
+
+
+def test_what_became_of_a_batch_is_told_beside_the_file_that_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = {"id": "batch_1", "status": "completed", "endpoint": "/v1/completions", "input_file_id": "file-1"}
+    ended = Batch.parse(raw | {"completion_window": "24h", "created_at": 100, "completed_at": 104})
+
+    class Two:
+        async def results(self) -> AsyncIterator[Any]:
+            for n in range(2):
+                yield SimpleNamespace(ok=True, raw={"n": n})
+
+    path = tmp_path / "out"
+    asyncio.run(Shown(path, False).batch(cast(Any, Two()), ended))
+    assert len(path.read_text().splitlines()) == 2
+    assert capsys.readouterr().err == f"batch_1 completed: 2 of 2 lines succeeded, in 4 s; written to {path}\n"

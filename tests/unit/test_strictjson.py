@@ -32,7 +32,7 @@ def test_what_stands_in_a_string_is_no_value(text: str) -> None:
 
 def test_an_open_string_is_looked_through_once() -> None:
     began = time.process_time()
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="Unterminated"):
         strictjson.parse(b'"' + b'\\",' * 1_000_000)
     assert time.process_time() - began < 2
 

@@ -8,6 +8,9 @@
 -- cost     O(log F)
 -- include: time
 local tenant, id, content = ARGV[2], ARGV[3], ARGV[4]
+if ARGV[6] == 'batch_output' then
+  redis.call('DEL', nothing_key) -- what was paid for is kept also while Redis is full, as in drain.lua
+end
 if redis.call('EXISTS', file_key(id)) == 1 then
   return 1
 end

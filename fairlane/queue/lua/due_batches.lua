@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(how many · log N)
--- include: time
+-- include: drain time
 local members = redis.call('ZRANGEBYSCORE', batches_due_key, '-inf', now, 'LIMIT', 0, ARGV[2])
 for _, member in ipairs(members) do
   redis.call('ZADD', batches_due_key, now + ARGV[3], member)

@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(jobs)
--- include: lock
+-- include: drain lock
 local id = ARGV[2]
 if redis.call('HGET', batch_key(id), 'status') ~= 'in_progress' or not holds('batch:' .. id, ARGV[3]) then
   return 0

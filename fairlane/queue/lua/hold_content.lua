@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(log U)
--- include: time
+-- include: drain time
 local content = ARGV[2]
 if content == '' then
   content = 'file-' .. int(now) .. ARGV[3]

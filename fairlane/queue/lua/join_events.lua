@@ -6,5 +6,6 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(1)
+-- include: drain
 redis.call('SADD', batching_key, ARGV[2])
 redis.pcall('XGROUP', 'CREATE', events_key, 'batches', '$', 'MKSTREAM') -- it may be there

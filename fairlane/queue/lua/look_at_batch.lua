@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(log N)
--- include: batch
+-- include: drain batch
 if ARGV[3] == '' then
   redis.call('ZREM', batches_due_key, ARGV[2])
 else

@@ -1,14 +1,14 @@
 -- Marks lines of a batch as done, each once: only the first mark counts. Their answers are in a part that is written.
 --
 -- KEYS[1]  the account's prefix
--- ARGV     now | '', id, the part's name | '', then 5 a line: line, job | '', ok | bad | lost (all three are in the part) | void | late (no answer),
+-- ARGV     now | '', id, the part's name | '', its bytes, then 5 a line: line, job | '', ok | bad | lost (all three are in the part) | void | late (no answer),
 --          input tokens, output tokens
 -- returns  {1 if the part is the batch's now | 0: no line was new, or the batch takes none any more | -1: the part was given
 --          up (Files.sweep) before it was marked, parts}
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(lines)
--- include: batch
+-- include: drain batch
 local LOW = 1000 -- of feeding.WINDOW
 local id, part = ARGV[2], ARGV[3]
 local status, ending, total, fed = unpack(redis.call('HMGET', batch_key(id), 'status', 'ending', 'total', 'fed'))
@@ -17,14 +17,14 @@ if ending or (status ~= 'in_progress' and status ~= 'cancelling') then
   return {held and 0 or 1, 0}
 end
 if part ~= '' and not held then -- given up; unless this call is repeated, and the lines are marked
-  for a = 4, #ARGV, 5 do
+  for a = 5, #ARGV, 5 do
     if ARGV[a + 2] ~= 'void' and ARGV[a + 2] ~= 'late' and redis.call('GETBIT', batch_done_key(id), ARGV[a]) == 0 then
       return {-1, 0}
     end
   end
 end
 local completed, failed, late, input, output, bytes = 0, 0, 0, 0, 0, 0
-for a = 4, #ARGV, 5 do
+for a = 5, #ARGV, 5 do
   if redis.call('SETBIT', batch_done_key(id), ARGV[a], 1) == 0 then
     if ARGV[a + 2] == 'ok' then
       completed = completed + 1
@@ -49,6 +49,8 @@ end
 if held and completed + failed > 0 then
   redis.call('ZREM', uploads_key, part)
   redis.call('RPUSH', batch_parts_key(id), part)
+  local before = tonumber(redis.call('HGET', batch_key(id), 'answer_bytes')) or 0
+  redis.call('HSET', batch_key(id), 'answer_bytes', int(math.max(ARGV[4] / (completed + failed), 0.8 * before)))
   held = false
 end
 -- Time to feed it, or to end it?

@@ -7,6 +7,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(how many)
+-- include: drain
 local rows = {0}
 if redis.call('SCARD', batching_key) == 0 then
   return {-1}

@@ -7,7 +7,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(how many · log F)
--- include: time file
+-- include: drain time file
 local many = ARGV[2]
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', file_ends_key, '-inf', now, 'LIMIT', 0, many)) do
   remove_file(redis.call('HGET', file_key(id), 'tenant'), id)

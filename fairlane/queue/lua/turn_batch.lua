@@ -7,7 +7,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(fields + open jobs)
--- include: batch lock
+-- include: drain batch lock
 local id, who, to, kept = ARGV[2], ARGV[3], ARGV[5], ARGV[6]
 local status = redis.call('HGET', batch_key(id), 'status')
 if not status or not string.find(ARGV[4], ' ' .. status .. ' ', 1, true) then
