@@ -13,6 +13,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.gather import Gather
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
+from fairlane.queue.telling import outcome_told
 
 REREAD_S: Final = (4.0, 8.0)  # every message may be lost; jittered, so that not all who wait read at once
 OUTAGE_S: Final = 20.0  # how long Redis may be away before those who wait are told
@@ -112,16 +113,20 @@ class _Watch:
 
     async def _in_pool(self, pool: Pool) -> str | None:
         """Until the job is finished, or is in another pool: that one's name."""
-        spoke = asyncio.Event()
-        async with self._signals.listen(pool.key("settled", self._job_id), lambda _: spoke.set()):
+        spoke, heard = asyncio.Event(), list[str]()
+
+        def hear(message: str) -> None:
+            heard.append(message)
+            spoke.set()
+
+        async with self._signals.listen(pool.key("settled", self._job_id), hear):
             while True:
+                heard.clear()
                 job = await self._read(pool)
                 if self.outcome.done():
                     return None
                 if job.finished_at_ms is not None:
-                    self.outcome.set_result(job)
-                    await asyncio.sleep(LINGER_S)
-                    return None
+                    return await self._end(job)
                 if job.pool != pool.name:
                     return job.pool
                 try:
@@ -130,6 +135,12 @@ class _Watch:
                 except TimeoutError:
                     pass
                 spoke.clear()
+                if heard and (told := outcome_told(job, heard[-1])):
+                    return await self._end(told)
+
+    async def _end(self, job: Job) -> None:
+        self.outcome.set_result(job)
+        await asyncio.sleep(LINGER_S)
 
     async def _read(self, pool: Pool) -> Job:
         """The job; the subscription stands meanwhile."""

@@ -252,12 +252,10 @@ def job(id_: str, pool: str, fields: Mapping[str, bytes]) -> Job:
     state = cast(State, fields["state"].decode())
     if state == "moving":
         state = cast(State, fields["was"].decode())
-    tries = tuple(_attempt(line) for line in fields.get("attempts", b"").decode().splitlines())
+    tries = attempts(fields.get("attempts", b""))
     if state == "leased":
         backend, started, *_ = fields["lease"].decode().split(" ")
         tries += (Attempt(int(fields["tries"]), backend, int(started), None, None, None),)
-    error = json.loads(fields["error"]) if "error" in fields else None
-    usage = [int(n) for n in fields["usage"].split()] if "usage" in fields else None
     return Job(
         id=id_,
         pool=pool,
@@ -277,9 +275,25 @@ def job(id_: str, pool: str, fields: Mapping[str, bytes]) -> Job:
         body=fields.get("body"),
         status=whole("status"),
         result=fields.get("result"),
-        error=JobError(error["code"], error["message"], error.get("status")) if error else None,
-        usage=Usage(*usage) if usage else None,
+        error=job_error(fields.get("error")),
+        usage=usage_of(fields.get("usage")),
     )
+
+
+def job_error(field: bytes | None) -> JobError | None:
+    """The field `error` of a job's hash."""
+    error = json.loads(field) if field else None
+    return JobError(error["code"], error["message"], error.get("status")) if error else None
+
+
+def usage_of(field: bytes | None) -> Usage | None:
+    """The field `usage` of a job's hash: "input output"."""
+    return Usage(*map(int, field.split())) if field else None
+
+
+def attempts(field: bytes) -> tuple[Attempt, ...]:
+    """The field `attempts` of a job's hash: those that have ended, one a line."""
+    return tuple(_attempt(line) for line in field.decode().splitlines())
 
 
 def _attempt(line: str) -> Attempt:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
 from fairlane.clock import ManualClock
-from fairlane.model import Lease, Limits, Policy
+from fairlane.model import JobError, Lease, Limits, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.queue.telling import outcome_told
 from tests.contract.acts import REFUSED, finish, open_backend, set_gate, submit, take, take_one
 
 pytestmark = pytest.mark.usefixtures("invariants")
@@ -28,7 +30,7 @@ async def hear(client: Any, channel: str, act: Callable[[], Awaitable[object]]) 
         assert (await anext(messages))["type"] == "subscribe"
         await act()
         with anyio.fail_after(SOON_S):
-            return (await anext(messages))["data"].decode()
+            return (await anext(messages))["data"].decode(errors="surrogateescape")
 
 
 async def end_by_sweep(queue: Queue, pool: Pool, clock: ManualClock) -> None:
@@ -37,7 +39,6 @@ async def end_by_sweep(queue: Queue, pool: Pool, clock: ManualClock) -> None:
 
 
 ENDS: dict[str, Act] = {
-    "succeeded": lambda q, p, lease: q.settle(p, lease, "succeeded"),
     "failed": lambda q, p, lease: q.retry(p, lease, REFUSED, delay_ms=0),
     "cancelled": lambda q, p, lease: q.cancel(lease.id),
 }
@@ -50,6 +51,40 @@ async def test_whoever_waits_for_an_outcome_is_told(queue: Queue, pool: Pool, cl
     assert await hear(client, pool.key("settled", lease.id), lambda: ENDS[state](queue, pool, lease)) == state
     if state == "cancelled":
         await queue.release(pool, lease)
+
+
+OUTCOMES: list[dict[str, Any]] = [
+    {"state": "succeeded"},
+    {"state": "succeeded", "status": 200, "result": b'{"a":\n"\xc3\xa9\x00\xff"}', "usage": Usage(3, 4)},
+    {"state": "succeeded", "status": 200, "result": b"x" * 16_384},
+    {"state": "failed", "status": 400, "result": b"no", "error": JobError("backend_error", "It said: \nno", 400)},
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=["bare", "bytes", "largest", "failed"])
+async def test_whoever_waits_is_told_the_whole_of_a_small_outcome(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock, outcome: dict[str, Any]
+) -> None:
+    await submit(queue, pool)
+    first = await take_one(queue, pool)
+    before = await queue.inspect.outcome(first.id)
+    await queue.retry(pool, first, REFUSED, delay_ms=0)
+    lease = await take_one(queue, pool)
+    clock.advance(100)
+    how = dict(outcome)
+    state = how.pop("state")
+    message = await hear(client, pool.key("settled", lease.id), lambda: queue.settle(pool, lease, state, **how))
+    assert outcome_told(before, message) == await queue.inspect.outcome(lease.id)
+
+
+async def test_of_a_large_outcome_only_the_state_is_told(queue: Queue, pool: Pool, client: Any) -> None:
+    await submit(queue, pool)
+    lease = await take_one(queue, pool)
+    before = await queue.inspect.outcome(lease.id)
+    settle = partial(queue.settle, pool, lease, "succeeded", result=b"x" * 16_385)
+    message = await hear(client, pool.key("settled", lease.id), settle)
+    assert message == "succeeded"
+    assert outcome_told(before, message) is None
 
 
 async def test_whoever_waits_for_an_expired_or_lost_job_is_told(

@@ -47,7 +47,7 @@ async def test_who_listens_hears_what_is_said_next(queue: Queue, pool: Pool, sig
         ear = Ear()
         async with signals.listen(pool.key("settled", id_), ear):
             await finish(queue, pool, [await take_one(queue, pool)])
-            assert await ear.next() == "succeeded"
+            assert "succeeded" in await ear.next()
 
 
 async def test_many_listen_to_many_jobs_and_each_hears_its_own(queue: Queue, pool: Pool, signals: Signals) -> None:
@@ -68,7 +68,9 @@ async def test_many_listen_to_many_jobs_and_each_hears_its_own(queue: Queue, poo
             await queue.cancel(id_)
         else:
             await finish(queue, pool, [await take_one(queue, pool)])
-    assert await asyncio.gather(*tasks) == [w for n in range(50) for w in (["succeeded", "cancelled"][n % 2],) * 2]
+    wanted = [word for n in range(50) for word in (["succeeded", "cancelled"][n % 2],) * 2]
+    for word, heard in zip(wanted, await asyncio.gather(*tasks), strict=True):
+        assert word in heard
     assert all(len(ear.heard) == 1 for pair in ears.values() for ear in pair)
 
 

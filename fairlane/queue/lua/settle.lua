@@ -42,7 +42,7 @@ local function settle(id, token, state, status, result, failure, input, output)
     return retire(job)
   end
   local attempts = attempt_ended(job, state, status)
-  conclude(job, state, false, {attempts = attempts, status = status, result = result, error = failure, usage = usage})
+  conclude(job, state, false, {attempts = attempts, status = status, result = result, error = failure, usage = usage}, true)
   return state
 end
 

@@ -11,11 +11,13 @@ end
 
 -- job: id, tenant, tier, at (or when its last delay ended), deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
 -- more: attempts, status, result, error (JSON), usage; what is '' is left out.
-local function conclude(job, state, keep, more)
+-- tell: whoever waits is told all of it, if it is small, and need not read: "<tier> <name>:<length> …\n<values>".
+local TOLD_MOST = 16384
+local function conclude(job, state, keep, more, tell)
   if job.deadline then
     redis.call('ZREM', deadlines_key, job.id)
   end
-  local fields = {'state', state, 'ended', now}
+  local fields = {'state', state, 'ended', int(now)}
   for name, value in pairs(more or {}) do
     if value ~= '' then
       fields[#fields + 1], fields[#fields + 2] = name, value
@@ -29,6 +31,13 @@ local function conclude(job, state, keep, more)
   local times = table.concat({job.tier, job.at, job.began or '-', now, more and more.usage or ''}, ' ')
   redis.call('XADD', events_key, '*', 'job', job.id, 'state', state, 'tenant', job.tenant, 'batch', job.batch or '',
              'times', times)
+  if tell and #more.result <= TOLD_MOST then
+    local names, values = job.tier, {}
+    for i = 2, #fields, 2 do
+      names, values[i / 2] = names .. ' ' .. fields[i - 1] .. ':' .. #fields[i], fields[i]
+    end
+    state = names .. '\n' .. table.concat(values)
+  end
   redis.call('PUBLISH', settled_key(job.id), state)
 end
 
