@@ -13,6 +13,7 @@ from fairlane.batches.view import ENDED, TURNS, BatchFault, BatchState, BatchVie
 from fairlane.errors import FilesUnavailable, NotFound
 from fairlane.model import State, Usage
 from fairlane.queue import keys, replies
+from fairlane.queue.checks import OURS
 from fairlane.queue.pools import Pool
 from fairlane.queue.store import Store
 
@@ -214,7 +215,7 @@ class Ledger:
 
 def idempotency_key(batch_id: str, ordinal: int) -> str:
     """Of a request of a batch: submitted again it is the same job."""
-    return f"{batch_id}:{ordinal}"
+    return f"{OURS}{batch_id}:{ordinal}"
 
 
 def idem_digest(key: str) -> str:

@@ -11,6 +11,7 @@ from fairlane.errors import InvalidRequest, PayloadTooLarge, UnknownTier
 from fairlane.model import FAMILY_NAMES, TENANT_PATTERN, BackendSpec, JobSpec, Limits, Settlement, TierGate, Usage
 from fairlane.queue.pools import Pool
 
+OURS: Final = "\x1f"  # idempotency keys of batches begin with it, and no others may
 MAX_HEAD_BYTES: Final = 64 << 10
 MAX_INFO_BYTES: Final = 1 << 10
 MAX_STEER_BYTES: Final = 8 << 10
@@ -34,6 +35,7 @@ def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
     for name, text in (("idempotency_key", spec.idempotency_key), ("batch_id", spec.batch_id)):
         if text is not None and not (1 <= len(text) <= 512 and _is_encodable(text)):
             raise InvalidRequest(f"{name} has 1 to 512 characters that can be written as UTF-8.", param=name)
+    _check_key(spec)
     for name, ms in (("delay_ms", spec.delay_ms), ("deadline_ms", spec.deadline_ms), ("expected_ms", spec.expected_ms)):
         if ms is not None:
             check_ms(name, ms)
@@ -44,6 +46,11 @@ def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
             raise InvalidRequest(f"{name} is a whole number from 0 to 10 million.", param=name)
     if len(spec.prefix) > MOST_HASHES or not all(map(_HASH.fullmatch, spec.prefix)):
         raise InvalidRequest(f"prefix holds up to {MOST_HASHES} hashes of hex digits.", param="prefix")
+
+
+def _check_key(spec: JobSpec) -> None:
+    if spec.batch_id is None and (spec.idempotency_key or "").startswith(OURS):
+        raise InvalidRequest("An idempotency_key does not begin with a control character.", param="idempotency_key")
 
 
 def check_ms(name: str, ms: int) -> None:

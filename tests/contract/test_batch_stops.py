@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from fairlane.batches import feeding
 from fairlane.batches.ledger import Ledger
 from fairlane.clock import ManualClock
+from fairlane.errors import InvalidRequest
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from tests.contract.acts import take
+from tests.contract.acts import submit, take
 from tests.contract.shop import ANSWER, Shop, request_line, unanswered
 
 pytestmark = [pytest.mark.usefixtures("invariants"), pytest.mark.parametrize("store", ["valkey"], indirect=True)]
@@ -180,3 +182,17 @@ async def test_a_check_goes_on_where_the_last_step_has_ended(shop: Shop, monkeyp
     await shop.steps()
     batch = await shop.view(batch)
     assert (batch.status, [fault.line for fault in batch.faults]) == ("failed", [6])
+
+
+async def test_nobody_else_can_take_the_key_of_a_line(shop: Shop) -> None:
+    """Neither as it was nor as it is: the batch would wait for that job."""
+    batch = await shop.create(1)
+    for prefix in ("", "\x1f"):
+        with suppress(InvalidRequest):
+            await submit(shop.queue, shop.pool, "ann", idempotency_key=f"{prefix}{batch.id}:1")
+            assert prefix == ""
+    await shop.steps()
+    for lease in await take(shop.queue, shop.pool, 10):
+        await shop.queue.settle(shop.pool, lease, "succeeded", status=200, result=ANSWER)
+    await shop.steps()
+    assert (await shop.results(batch))[0].completed == 1
