@@ -279,6 +279,7 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("XADD", stream, "1-0", "a", "1"),
         ("XLEN", stream),
         ("XRANGE", stream, "-", "+", "COUNT", "1"),
+        ("XREVRANGE", stream, "+", "-", "COUNT", "1"),
         ("XREAD", "COUNT", "1", "STREAMS", stream, "0"),
         ("XGROUP CREATE", stream, "doctor", "0"),
         ("XREADGROUP", "GROUP", "doctor", "doctor", "COUNT", "1", "STREAMS", stream, ">"),
@@ -299,6 +300,7 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("PUBLISH", f"{scratch}channel", "1"),
         ("EXISTS", string),
         ("DEL", string),
+        ("UNLINK", string),
     ]
 
 

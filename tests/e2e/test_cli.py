@@ -24,7 +24,6 @@ from tests.e2e.test_up import PATIENCE_S, REPOSITORY, Up, pid_of, running
 
 PAGE = (REPOSITORY / "docs" / "cli.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
-MOST_MIB = 150
 SLOW = ("--set", "max_tokens=5000", "--set", "ignore_eos=true")  # 8 ms each
 HELD = "held"
 
@@ -179,18 +178,15 @@ def test_who_reads_no_further_is_not_told_of_a_fault(up: Up) -> None:
 # --- much -------------------------------------------------------------------------------------------------------------
 
 
-def test_thousands_of_long_lines_are_never_held_at_once(up: Up, tmp_path: Path) -> None:
-    """50 MB, through a pipe."""
+def test_thousands_of_long_lines_go_through_a_pipe(up: Up, tmp_path: Path) -> None:
+    """50 MB."""
     with start(up, "submit", "--no-wait", "-o", str(tmp_path / "ids"), stdin=subprocess.PIPE) as process:
         assert process.stdin
-        for n in range(500):
-            process.stdin.write(job_line(n, prompt="x" * 100_000))
+        for n in range(2500):
+            process.stdin.write(job_line(n, prompt="x" * 20_000))
         process.stdin.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    assert len((tmp_path / "ids").read_text().split()) == 500
-    assert usage.ru_maxrss / 1024 < MOST_MIB
+        assert process.wait(PATIENCE_S) == 0
+    assert len((tmp_path / "ids").read_text().split()) == 2500
 
 
 # --- terminals --------------------------------------------------------------------------------------------------------

@@ -31,6 +31,16 @@ JOB = '{"custom_id":"b","model":"llama","body":{"prompt":"y"},"tier":"batch","me
 BODY = '{"messages":[],"model":"llama"}'
 
 
+@pytest.fixture(autouse=True)
+def served(server: ValkeyServer) -> None:
+    """The pool has a backend: only such a pool's model is taken without being named."""
+
+    async def add(queue: Queue) -> None:
+        await queue.set_backend(await llama(queue), "b1", "add")
+
+    on(server, add)
+
+
 def given(**changes: Any) -> Given:
     return Given(DEFAULTS | changes, {"max_tokens": 5}, "k")
 
@@ -233,7 +243,8 @@ def test_what_makes_no_sense_is_a_usage_error(words: list[str], fault: str) -> N
 
 def test_of_several_models_one_must_be_named(server: ValkeyServer) -> None:
     async def another(queue: Queue) -> None:
-        await queue.pools.open("mistral", (await llama(queue)).policy)
+        mistral = await queue.pools.open("mistral", (await llama(queue)).policy)
+        await queue.set_backend(mistral, "b1", "add")
 
     on(server, another)
     assert "There are: llama, mistral." in plain(said("submit", "Hi", exit_code=USAGE))
