@@ -106,7 +106,7 @@ async def test_slow_senders_do_not_hold_up_the_others(door: Served) -> None:
         good = await send(door, GOOD)
         assert good
         assert good.status == 200
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0, "a head has 30 s to come in"
     for _, writer in slow:
         writer.close()
 

@@ -197,16 +197,16 @@ async def test_a_large_replay_leaves_room_for_others_and_comes_in_parts(
 
     working = asyncio.create_task(others())
     items = Streams(queue, signals).events(job_id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         async for item in items:
             assert isinstance(item, list)
             assert len(item) <= AT_ONCE
             parts += 1
-            if parts == 1000:
+            if parts == 200:
                 break
     await items.aclose()
     working.cancel()
-    assert ticks >= 1000
+    assert ticks >= 200
 
 
 async def test_one_read_takes_so_many_bytes_at_the_most(queue: Queue, pool: Pool) -> None:

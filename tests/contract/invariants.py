@@ -13,7 +13,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import FADE_MS, Pool
 from fairlane.queue.replies import kept_spec
 
-Kind = Literal["hash", "zset", "stream", "string"]
+Kind = Literal["set", "hash", "zset", "stream", "string"]
 KINDS: Final[dict[str, Kind]] = {
     "pool": "hash", "class": "hash", "prefixes": "hash", "tenant": "hash", "backend": "hash", "job": "hash",
     "line": "stream", "events": "stream", "chunks": "stream",
@@ -21,6 +21,7 @@ KINDS: Final[dict[str, Kind]] = {
     "leases": "zset", "due": "zset", "deadlines": "zset", "moves": "zset", "done": "zset", "dead": "zset",
     "history": "zset",
     "beats": "zset", "dispatchers": "hash", "elected": "string", "call": "string", "idem": "string",
+    "batching": "set",
 }  # fmt: skip
 WAITING: Final = ("queued", "delayed")
 FOREVER: Final = -1
@@ -109,6 +110,8 @@ def _read(pipe: Any, key: str, kind: Kind) -> None:
             pipe.xrange(key)
         case "string":
             pipe.get(key)
+        case "set":
+            pipe.smembers(key)
 
 
 def _keep(s: Snapshot, name: str, value: Any, ttl: int) -> None:
