@@ -24,7 +24,7 @@ $(READY): pyproject.toml
 
 .PHONY: test
 test: $(READY) ## Run the tests; those that need a redis-server binary are skipped where there is none
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 3
 
 .PHONY: lint
 lint: $(READY) ## Check style, format, types and the direction of imports
