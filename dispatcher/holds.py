@@ -15,6 +15,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
 RENEWALS: Final = 3  # in the time of a lease: two may fail
+AHEAD: Final = 1000  # cancels that are remembered because their lease may still be on its way here
 Stop = Literal["cancelled", "lost", "drain", "gone"]
 log = structlog.get_logger()
 
@@ -52,7 +53,8 @@ class Holds:
         self._pool = pool
         self._holds: dict[str, Hold] = {}
         self._lease_ms = pool.policy.lease_ms
-        self._lease_changed = asyncio.Event()
+        self._renew_now = asyncio.Event()
+        self._ahead: dict[str, None] = {}  # cancelled jobs that are not held, oldest first
         self.changed = asyncio.Event()  # a hold has ended
 
     def __len__(self) -> int:
@@ -66,13 +68,19 @@ class Holds:
         if old := self._holds.get(lease.id):
             old.stop("lost")  # its lease has ended, or this one would not have been given
         hold = self._holds[lease.id] = Hold(lease, asked_at, self._lease_ms)
+        if lease.id in self._ahead:
+            hold.stop("cancelled")
         return hold
 
     def follow(self, lease_ms: int) -> None:
         """Leases last so long from now on. Those that are held are renewed to that at once."""
         if lease_ms != self._lease_ms:
             self._lease_ms = lease_ms
-            self._lease_changed.set()
+            self._renew_now.set()
+
+    def ask(self) -> None:
+        """Renews at once, which tells what was cancelled: a message that said so may have been missed."""
+        self._renew_now.set()
 
     def drop(self, hold: Hold) -> None:
         # a lost job may be held again already, under a new lease
@@ -81,9 +89,13 @@ class Holds:
         self.changed.set()
 
     def cancel(self, job_id: str) -> None:
-        """The job was cancelled."""
+        """The job was cancelled. This may be heard before the answer that brings its lease."""
         if hold := self._holds.get(job_id):
             hold.stop("cancelled")
+            return
+        self._ahead[job_id] = None
+        if len(self._ahead) > AHEAD:
+            del self._ahead[next(iter(self._ahead))]
 
     def backend_gone(self, backend: str) -> None:
         """Nobody will answer there any more; some servers leave open requests hanging when they end."""
@@ -107,8 +119,8 @@ class Holds:
     async def _pause(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._lease_ms / 1000 / RENEWALS):
-                await self._lease_changed.wait()
-        self._lease_changed.clear()
+                await self._renew_now.wait()
+        self._renew_now.clear()
 
     async def _renew(self, holds: tuple[Hold, ...]) -> None:
         if not holds:

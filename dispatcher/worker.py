@@ -166,7 +166,7 @@ class Worker:
                 except FairlaneError:
                     await asyncio.sleep(random.uniform(*AGAIN_S))
         self._awake.set()  # something may have been said before
-        self._reread.set()
+        self._hear_control("")
 
     def _hear_wake(self, why: str) -> None:
         """In a large fleet about two come at once, and the others, who would mostly come in vain, one after another."""
@@ -177,11 +177,14 @@ class Worker:
             self._awake.set()
 
     def _hear_control(self, what: str) -> None:
+        """`what` is '' when something may have been missed."""
         act, _, job_id = what.partition(" ")
         if act == "cancel":
             self._holds.cancel(job_id)
-        else:
-            self._reread.set()
+            return
+        self._reread.set()
+        if not act:
+            self._holds.ask()
 
     async def _keep_backends(self) -> None:
         while True:

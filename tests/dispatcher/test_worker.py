@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from dispatcher import worker as worker_module
 from dispatcher.backends.answer import Answer, CallFailed
+from dispatcher.holds import AHEAD, RENEWALS, Holds
 from fairlane.errors import StoreUnavailable
 from fairlane.model import JobSpec, Lease, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from fairlane.queue.signals import Signals
+from fairlane.queue.signals import Hear, Signals
 from tests.contract.acts import set_gate
 from tests.contract.invariants import check_invariants, end_lease_early
 from tests.dispatcher.scripted import (
@@ -33,6 +36,20 @@ from tests.dispatcher.scripted import (
 )
 
 BRIEF = Policy(lease_ms=300, stale_ms=3_600_000)  # leases of 0.3 s
+
+
+class Late:
+    """Signals that hear nothing before they may."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self.may = asyncio.Event()
+
+    @asynccontextmanager
+    async def listen(self, channel: str, hear: Hear) -> AsyncIterator[None]:
+        await self.may.wait()
+        async with self._signals.listen(channel, hear):
+            yield
 
 
 async def all_released(queue: Queue, pool: Pool) -> None:
@@ -156,6 +173,32 @@ async def test_a_cancelled_job_stops_its_call(queue: Queue, pool: Pool, signals:
         await all_released(queue, pool)
         assert script.aborted == [id_]
     assert (await queue.inspect.job(id_)).state == "cancelled"
+
+
+async def test_a_cancel_that_was_said_before_the_worker_listened_is_learnt_as_soon_as_it_does(
+    queue: Queue, pool: Pool, signals: Signals, script: Script
+) -> None:
+    script.then(hang)
+    late = Late(signals)
+    async with working(make_worker(queue, pool, script), late):  # pyright: ignore[reportArgumentType]
+        (id_,) = await submit(queue, pool)
+        await script.began.wait()
+        assert await queue.cancel(id_) == "cancelled"
+        late.may.set()
+        async with asyncio.timeout(pool.policy.lease_ms / 1000 / RENEWALS / 2):  # well before the next renewal
+            await all_released(queue, pool)
+
+
+async def test_a_cancel_may_be_heard_before_the_answer_that_brings_the_lease(queue: Queue, pool: Pool) -> None:
+    (id_, other) = await submit(queue, pool, 2)
+    leases = {lease.id: lease for lease in await queue.acquire(pool, "d1", 1, 2)}
+    holds = Holds(queue, pool)
+    holds.cancel(id_)
+    assert holds.add(leases[id_], 0.0).stopped == "cancelled"
+    assert holds.add(leases[other], 0.0).stopped is None
+    for n in range(AHEAD):  # they are not kept for ever
+        holds.cancel(f"job_{n}")
+    assert holds.add(leases[id_], 0.0).stopped is None
 
 
 @pytest.mark.parametrize("policy", [BRIEF], indirect=True, ids=["brief-leases"])
