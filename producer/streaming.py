@@ -21,7 +21,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.replies import MovedAway
 from fairlane.queue.signals import Signals
-from fairlane.queue.streams import Chunk, Page, Position, heard
+from fairlane.queue.streams import Chunk, Origin, Page, Position, heard
 
 PAUSES_S: Final = (2.0, 5.0)  # nothing came for so long: the first time, and each further time
 REREAD_S: Final = (4.0, 8.0)  # after such a silence: every message may be lost
@@ -35,10 +35,11 @@ _WAITING: Final = ("queued", "delayed")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One whole server-sent event, in the backend's own bytes."""
+    """One whole server-sent event, in the backend's own bytes. An attempt's first one may say where it runs."""
 
     position: Position
     data: bytes = field(repr=False)
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ class _Reader:
             if chunk.last >= next_one:
                 # most are one event: no need to look for its end
                 events = (chunk.events,) if chunk.first == chunk.last else sse.each_of(chunk.events)
-                yield from self._number(chunk.token, chunk.first, events)
+                yield from self._number(chunk.token, chunk.first, events, chunk.origin)
 
     async def _read(self, pool: Pool) -> Iterable[Item]:
         self._must_read = False  # what is told from now on may not be in it
@@ -274,13 +275,15 @@ class _Reader:
         broke_off = job.state == "failed" and job.error is not None and job.error.code != "backend_error"
         return text if broke_off and sse.is_stream(text) else b""
 
-    def _number(self, token: int, first: int, events: Iterable[bytes]) -> Iterator[Event]:
+    def _number(
+        self, token: int, first: int, events: Iterable[bytes], origin: Origin | None = None
+    ) -> Iterator[Event]:
         """Those of an attempt's events, from number `first`, that were not handed on before."""
         done = self._at.ordinal if self._at else 0
         for n, event in enumerate(events, first):
             if n > done:
                 self._at = Position(token, n)
-                yield Event(self._at, event)
+                yield Event(self._at, event, origin)
 
 
 def _together(events: Iterable[Event]) -> Iterator[list[Event]]:

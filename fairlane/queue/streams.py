@@ -43,14 +43,25 @@ class Position(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
 
+class Origin(NamedTuple):
+    """Where an attempt runs, and how long its job had waited for it."""
+
+    backend: str
+    queued_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole events of one attempt, numbers `first` to `last`. `events` is None in a message that leaves them out."""
+    """Whole events of one attempt, numbers `first` to `last`. `events` is None in a message that leaves them out.
+
+    The message about an attempt's first chunk tells its `origin`.
+    """
 
     token: int
     first: int
     last: int
     events: bytes | None = field(repr=False)
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,10 @@ async def append(store: Store, pool: Pool, chunks: Sequence[tuple[str, Chunk]]) 
 def heard(message: str) -> Chunk:
     """The chunk that a message on the channel `chunks:<id>` tells of; a large one's events are not in it."""
     head, whole, events = message.partition("\n")
-    token, first, last = map(int, head.split())
-    return Chunk(token, first, last, events.encode(errors="surrogateescape") if whole else None)
+    token, first, last, *said = head.split()
+    origin = Origin(said[0], int(said[1])) if said else None
+    text = events.encode(errors="surrogateescape") if whole else None
+    return Chunk(int(token), int(first), int(last), text, origin)
 
 
 async def read(store: Store, pool: Pool, job_id: str, after: Position | None) -> Page:

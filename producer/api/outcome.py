@@ -35,11 +35,19 @@ def answer(job: Job, rewrite: Rewrite | None = None) -> Response:
 
 def origin(job: Job) -> dict[str, str]:
     """The headers that say which job it was, where it ran, how long it waited. OpenAI's clients log x-request-id."""
-    headers = {"x-fairlane-job-id": job.id, "x-request-id": job.id}
-    if job.attempts:
-        headers["x-fairlane-backend"] = job.attempts[-1].backend
-        headers["x-fairlane-queued-ms"] = str(max(0, job.attempts[-1].started_at_ms - job.created_at_ms))
-    return headers
+    if not job.attempts:
+        return _names(job.id)
+    last = job.attempts[-1]
+    return origin_headers(job.id, last.backend, max(0, last.started_at_ms - job.created_at_ms))
+
+
+def origin_headers(job_id: str, backend: str, queued_ms: int) -> dict[str, str]:
+    """Those of a job that runs, or has run."""
+    return {**_names(job_id), "x-fairlane-backend": backend, "x-fairlane-queued-ms": str(queued_ms)}
+
+
+def _names(job_id: str) -> dict[str, str]:
+    return {"x-fairlane-job-id": job_id, "x-request-id": job_id}
 
 
 def is_backends_own(job: Job) -> bool:

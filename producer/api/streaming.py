@@ -18,7 +18,7 @@ from fairlane.errors import FairlaneError, StoreUnavailable, StreamBroken
 from fairlane.model import Job
 from fairlane.queue.streams import Position
 from producer.api.errors import error_body, error_response
-from producer.api.outcome import answer, error_of, is_backends_own, origin
+from producer.api.outcome import answer, error_of, is_backends_own, origin, origin_headers
 from producer.api.presence import CLOSED, gone, unless_gone
 from producer.api.protocol import ABORT
 from producer.api.state import State
@@ -71,7 +71,7 @@ async def stream_response(
         return Response(status_code=CLOSED)
     if isinstance(first, Ended) and after is None:
         return answer(first.job)
-    headers = HEADERS | await job.origin(isinstance(first, list))
+    headers = HEADERS | await job.origin(first)
     return EventStream(job.sent(first, items, after is not None, transform, tell), job.abandon, headers)
 
 
@@ -132,9 +132,11 @@ class _Followed:
         if self.is_the_callers:
             await self.state.abandoned.cancel(self.id)
 
-    async def origin(self, has_begun: bool) -> dict[str, str]:
+    async def origin(self, first: Item) -> dict[str, str]:
         """The headers about the job, as far as they are known by now."""
-        if has_begun:
+        if isinstance(first, list):
+            if told := first[0].origin:
+                return origin_headers(self.id, *told)
             with suppress(FairlaneError):
                 return origin(await self.state.queue.inspect.outcome(self.id))
         return {"x-fairlane-job-id": self.id}

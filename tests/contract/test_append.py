@@ -11,7 +11,7 @@ from fairlane.errors import NotFound
 from fairlane.model import Lease
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from fairlane.queue.streams import KEPT_MS, PAGE, Chunk, Position, heard
+from fairlane.queue.streams import KEPT_MS, PAGE, Chunk, Origin, Position, heard
 from tests.contract.acts import REFUSED, finish, submit, take, take_one
 from tests.contract.test_messages import hear
 
@@ -135,7 +135,8 @@ async def test_readers_are_told_of_each_chunk(queue: Queue, pool: Pool, client: 
         sent = chunk(lease, first, events)
         told = heard(await hear(client, pool.key("chunks", lease.id), lambda sent=sent: queue.append(pool, [sent])))
         large = len(events) > 16_384  # which the reader fetches itself
-        assert told == Chunk(lease.token, first, first, None if large else events)
+        waited = Origin("b1", lease.until_ms - pool.policy.lease_ms - lease.arrived_at_ms) if first == 1 else None
+        assert told == Chunk(lease.token, first, first, None if large else events, waited)
 
 
 async def test_a_job_that_is_not_there_has_no_stream(queue: Queue, pool: Pool) -> None:

@@ -14,6 +14,13 @@ local STRIDE = 5
 local TOLD_MOST = 16384 -- a reader that is slow must not cost Redis its memory: more than that it fetches itself
 local words = {}
 
+-- What a reader says of an attempt before its first event: " backend ms-it-waited".
+local function origin(id)
+  local job = load_job(id, 'spec', 'created', 'lease')
+  local backend, started = string.match(job.lease, '(%S+) (%S+)')
+  return ' ' .. backend .. ' ' .. int(math.max(0, started - (job.created or job.at)))
+end
+
 local function append(id, token, first, last, events)
   local job = load_job(id, 'state', 'token')
   if job.token ~= token or not redis.call('ZSCORE', leases_key, id) then
@@ -30,6 +37,9 @@ local function append(id, token, first, last, events)
     redis.call('PEXPIRE', chunks_key(id), ARGV[2])
   end
   local told = token .. ' ' .. first .. ' ' .. last
+  if first == '1' then
+    told = told .. origin(id)
+  end
   redis.call('PUBLISH', chunks_key(id), #events <= TOLD_MOST and told .. '\n' .. events or told)
   return 'ok'
 end
