@@ -434,6 +434,7 @@ async def test_no_error_of_a_call_to_redis_ends_a_worker_or_loses_an_answer(
     queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Found by attack: uvloop raises RuntimeError when a connection is closed under its hands."""
+    monkeypatch.setattr("dispatcher.attempt.WRITE_AGAIN_S", 0.2)
     acts = {name: getattr(queue, name) for name in ("acquire", "settle", "renew")}
     left = dict.fromkeys(acts, 2)
 
