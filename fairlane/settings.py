@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +15,7 @@ from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
 from fairlane.errors import InvalidRequest
 from fairlane.model import DEFAULT_TIERS, Fairness, Policy
+from fairlane.safe_url import Guard
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
 RESERVED_HEADERS = frozenset(  # they have a meaning of their own
@@ -27,6 +30,10 @@ RESERVED_HEADERS = frozenset(  # they have a meaning of their own
     )
 )
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Wait = Annotated[float, Field(ge=0, le=10 * 86_400)]
+SCHEDULE = (0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
+_PROXY = r"^http://([^\s/?#@:]*(:[^\s/?#@]*)?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[1-9][0-9]{0,4}/?$"
+_LOGIN = re.compile(r"//[^/@\s]*@")  # in a URL: not to be shown
 
 
 class Settings(BaseSettings):
@@ -59,6 +66,16 @@ class Settings(BaseSettings):
     backend_key_file: Path | None = None
     files_url: Annotated[str, Field(min_length=1)] | None = None
     celery_broker_url: Annotated[str, Field(min_length=1)] | None = None
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s?#]*[^\s?#/]$")] | None = None
+    webhook_allow: str = ""
+    webhook_ports: str = "80,443,8080,8443"
+    webhook_proxy: Annotated[str, Field(pattern=_PROXY)] | None = None
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=600)] = 15
+    webhook_concurrency: Annotated[int, Field(ge=1, le=1000)] = 10
+    webhook_schedule: Annotated[tuple[Wait, ...], NoDecode, Field(min_length=1, max_length=100)] = SCHEDULE
+    webhook_keep_s: Seconds = 86_400
+    webhook_breaker_s: Seconds = 30
+    webhook_disable_after_s: Seconds = 5 * 86_400
 
     @field_validator("trusted_tenant_header")
     @classmethod
@@ -67,7 +84,17 @@ class Settings(BaseSettings):
             raise ValueError("this header has another meaning")
         return value
 
-    @field_validator("tiers", mode="before")
+    @field_validator("webhook_allow")
+    @classmethod
+    def _allows(cls, value: str) -> str:
+        return _guarded(value, lambda: Guard.of(value, ""))
+
+    @field_validator("webhook_ports")
+    @classmethod
+    def _are_ports(cls, value: str) -> str:
+        return _guarded(value, lambda: Guard.of("", value))
+
+    @field_validator("tiers", "webhook_schedule", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
@@ -133,7 +160,15 @@ def load(**flags: object) -> Settings:
 
 def _fault(fault: Any) -> str:
     name = "_".join(str(part) for part in fault["loc"]).upper()
-    return f"FAIRLANE_{name}: {fault['msg']} (it is {fault['input']!r})"
+    return f"FAIRLANE_{name}: {fault['msg']} (it is {_LOGIN.sub('//…@', repr(fault['input']))})"
+
+
+def _guarded(value: str, check: Callable[[], object]) -> str:
+    try:
+        check()
+    except InvalidRequest as error:
+        raise ValueError(error.message) from error
+    return value
 
 
 def _ms(seconds: float) -> int:

@@ -38,12 +38,27 @@ def test_a_new_pool_gets_its_policy_from_them(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("LEASE_S", "-1"), ("LEASE_S", "nan"), ("MAX_ATTEMPTS", "0"), ("FAIRNESS", "none"), ("NAMESPACE", "a b")],
+    [
+        ("LEASE_S", "-1"), ("LEASE_S", "nan"), ("MAX_ATTEMPTS", "0"), ("FAIRNESS", "none"), ("NAMESPACE", "a b"),
+        ("PUBLIC_URL", "queue.example"), ("WEBHOOK_ALLOW", "10.0.0.1/8"), ("WEBHOOK_PORTS", "80,x"),
+        ("WEBHOOK_PROXY", "socks5://proxy:1080"), ("WEBHOOK_SCHEDULE", "0,-1"), ("WEBHOOK_SCHEDULE", ""),
+    ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"FAIRLANE_{name}", value)
     with pytest.raises(InvalidRequest, match=f"FAIRLANE_{name}"):
         load()
+
+
+def test_the_schedule_of_webhooks_is_a_list_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLANE_WEBHOOK_SCHEDULE", "0, 0.5,60")
+    assert load().webhook_schedule == (0, 0.5, 60)
+
+
+def test_a_password_in_a_url_that_is_wrong_is_not_shown() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        load(webhook_proxy="https://user:pass@proxy:1")
+    assert "pass@" not in refused.value.message
 
 
 @pytest.mark.parametrize(
