@@ -50,7 +50,8 @@ class JobSpec:
     request's body as bytes. `input_tokens` and `output_tokens` are estimates until the backend reports its usage;
     `expected_ms` is how long the work should take, for the boost. `delay_ms` and `deadline_ms` count from the submit;
     the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of. `prefix` holds
-    hashes of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend.
+    hashes of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend. `hook`:
+    its head has a webhook, by which somebody is to be told of its outcome.
     """
 
     tenant: str
@@ -66,6 +67,7 @@ class JobSpec:
     idempotency_key: str | None = None
     batch_id: str | None = None
     prefix: tuple[str, ...] = ()
+    hook: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ from fairlane.queue.checks import (
 from fairlane.queue.chunks import CALL_JOBS, is_hopeless, send_in_chunks
 from fairlane.queue.connection import Client, connect
 from fairlane.queue.gather import Gather
+from fairlane.queue.hooks import Hooks
 from fairlane.queue.inspection import SILENT_MS, Inspection
 from fairlane.queue.pools import Pool, Pools
 from fairlane.queue.replies import MovedAway
@@ -77,7 +78,8 @@ T = TypeVar("T")
 
 
 class Queue:
-    """All pools on one Redis. Make it with `open`; `pools` finds and opens them, `inspect` reads them."""
+    """All pools on one Redis. Make it with `open`; `pools` finds and opens them, `inspect` reads them,
+    `hooks` has the outcomes that webhooks tell of."""
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class Queue:
         self._settles: dict[str, Gather[Settlement, State | FairlaneError]] = {}
         self.pools = Pools(self._store, self._ids)
         self.inspect = Inspection(self._store, self.at_job)
+        self.hooks = Hooks(self._store)
 
     @classmethod
     async def open(

@@ -110,6 +110,18 @@ def _account_refusal(word: str, rest: str) -> FairlaneError | None:
         case "KEYSFULL":
             return IllegalTransition(f"The tenant has {rest} keys, which is the most. Revoke those it does not need.")
         case _:
+            return _webhook_refusal(word, rest)
+
+
+def _webhook_refusal(word: str, rest: str) -> FairlaneError | None:
+    match word:
+        case "NOENDPOINT":
+            return NotFound(f"There is no webhook endpoint {rest!r}.")
+        case "ENDPOINTTHERE":
+            return IllegalTransition(f"{rest} has this url and these events already. Change or enable that one.")
+        case "ENDPOINTSFULL":
+            return IllegalTransition(f"The tenant has {rest} webhook endpoints, which is the most. Delete one first.")
+        case _:
             return None
 
 
@@ -122,7 +134,7 @@ def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
         request = hashlib.sha256(asked).hexdigest()[:32]
     numbers = (
         f"{spec.max_attempts} {spec.input_tokens} {spec.output_tokens} {spec.expected_ms} {spec.delay_ms} "
-        f"{'-' if spec.deadline_ms is None else spec.deadline_ms}"
+        f"{'-' if spec.deadline_ms is None else spec.deadline_ms} {1 if spec.hook else 0}"
     )
     keyed = f"{digest} {request}" if digest else ""
     return [

@@ -31,15 +31,22 @@ async def stored_schema(client: Client, namespace: str) -> Schema | None:
 
 async def ensure_schema(client: Client, namespace: str) -> None:
     """Marks an empty Redis with the current schema. Raises `SchemaMismatch` if it holds data of any other."""
-    key = keys.schema(namespace)
+    stored = await stored_schema(client, namespace)
+    if stored is None:
+        await _mark(client, keys.schema(namespace))
+        stored = await stored_schema(client, namespace)
+    if stored != CURRENT:
+        raise SchemaMismatch(mismatch(stored))
+
+
+async def _mark(client: Client, key: str) -> None:
+    """Only what is not marked yet: a full Redis takes no write, and whoever starts then is to help drain it."""
     # One transaction: two versions that start at once must not each write one of the two fields. It does not read,
     # since redis-py 8.1 fails on HGETALL in a Cluster's transaction; the fields never change, so reading later is safe.
     async with client.pipeline(transaction=True) as transaction:
         transaction.hsetnx(key, "schema", str(CURRENT.schema))
         transaction.hsetnx(key, "scripts", str(CURRENT.scripts))
         await transaction.execute()
-    if (stored := await stored_schema(client, namespace)) != CURRENT:
-        raise SchemaMismatch(mismatch(stored))
 
 
 def mismatch(stored: Schema | None) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fairlane.accounts import Accounts
+from fairlane.batches.ledger import Ledger
 from fairlane.clock import ManualClock
 from fairlane.files import Files
 from fairlane.model import BackendSpec, JobError, Limits, Policy, Settlement, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.streams import Chunk
+from fairlane.safe_url import Guard
+from fairlane.webhooks.endpoints import Webhooks
 from tests.contract.acts import REFUSED, open_backend, set_gate, spec, take, take_one
+from tests.contract.outgoing import ARRIVED, LEASE_MS, Outgoing, broke, exhausted
 from tests.contract.shop import Shop
 
 TIMEOUT = JobError("timeout", "It took too long.")
@@ -109,6 +113,8 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     assert await queue.cancel(moved) == "cancelled"
     yield "accounts"
     await account_acts(queue, pool)
+    yield "webhook endpoints"
+    await endpoint_acts(queue, pool)
     yield "drain a backend"
     for act in ("drain", "undrain", "down"):
         await queue.set_backend(pool, "b1", act)
@@ -118,6 +124,8 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     await file_acts(queue, clock)
     yield "batches"
     await batch_acts(queue, clock)
+    yield "deliveries"
+    await delivery_acts(queue, clock)
 
 
 async def batch_acts(queue: Queue, clock: ManualClock) -> None:
@@ -131,6 +139,29 @@ async def batch_acts(queue: Queue, clock: ManualClock) -> None:
     await shop.steps(8)
     assert len(await shop.batches.list("ann")) == 2
     assert (await shop.view(first)).completed + (await shop.view(second)).completed == 2
+    assert await Ledger(queue.store).find_jobs(shop.pool, first, [1, 3], bar=True)
+
+
+async def delivery_acts(queue: Queue, clock: ManualClock) -> None:
+    """Each act of the webhooks' deliveries: one arrives, one fails and is sent again, one is lost and comes back."""
+    out = Outgoing(queue, clock)
+    endpoint = await out.endpoint()
+    await out.add(endpoint)
+    await out.add("adhoc_1", 2)
+    outcomes = [ARRIVED, exhausted(), broke(1)]
+    for taken, outcome in zip(await out.take(3), outcomes, strict=True):
+        await out.attempt(taken, outcome)
+    clock.advance(1)
+    (lost,) = await out.take()
+    clock.advance(LEASE_MS)
+    assert [id_ for id_, _ in await out.take()] == [lost[0]]
+    (failed,) = (await out.deliveries.list("ann", state="failed"))[0]
+    await out.deliveries.resend("ann", failed.id)
+    assert await out.deliveries.recover("ann", endpoint.id, 0) == (0, None)
+    assert await out.outbox.waiting() == 1
+    for batch, _ in await out.outbox.batch_events(10):
+        await out.outbox.done_batch(batch)
+    assert await out.outbox.batch_events(10) == []
 
 
 async def file_acts(queue: Queue, clock: ManualClock) -> None:
@@ -147,6 +178,20 @@ async def file_acts(queue: Queue, clock: ManualClock) -> None:
     clock.advance(600_000)
     assert await files.sweep() == 2
     assert (await files.list("ann", after=first.id, order="asc")).files == []
+
+
+async def endpoint_acts(queue: Queue, pool: Pool) -> None:
+    """Each act of webhook endpoints and their secrets."""
+    webhooks = Webhooks(queue, Guard.of("", "443"))
+    made, secret = await webhooks.create("eve", "https://example.com/hook", headers={"x-a": "b"})
+    assert await webhooks.create("eve", made.url, headers={"x-a": "b"}) == (made, secret)
+    await webhooks.set("eve", made.id, url="https://example.com/other")
+    assert [one.id for one in await webhooks.list("eve")] == [made.id]
+    for signer in (made.id, "default"):
+        secret = await webhooks.secret("eve", signer)
+        assert await webhooks.rotate("eve", signer) != secret
+    await webhooks.copy_hooks(pool, "eve")
+    await webhooks.delete("eve", made.id)
 
 
 async def account_acts(queue: Queue, pool: Pool) -> None:

@@ -8,7 +8,7 @@
 -- errors   none
 -- events   none; PUBLISH wake
 -- cost     O(log N)
--- include: return
+-- include: return hooks
 
 local id, hop = ARGV[2], tonumber(ARGV[3])
 local here = load_job(id, 'state', 'hop')
@@ -20,7 +20,10 @@ end
 redis.call('DEL', job_key(id))
 redis.call('ZREM', moves_key, id)
 redis.call('HSET', job_key(id), unpack(ARGV, 4))
-local job = load_job(id, 'spec', 'deadline', 'due', 'was')
+local job = load_job(id, 'spec', 'deadline', 'due', 'was', 'hook')
+if job.hook then
+  join_hooks()
+end
 job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
 job.tier = is_tier(job.tier) and job.tier or tiers()[#tiers()]
 write_spec(job)

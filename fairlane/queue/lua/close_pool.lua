@@ -6,7 +6,7 @@
 -- errors   POOLINUSE <by what>
 -- events   none; PUBLISH none
 -- cost     O(1)
--- include: pool
+-- include: pool hooks
 
 if (pool.backends or '') ~= '' then
   return redis.error_reply('POOLINUSE its backends are ' .. pool.backends)
@@ -16,6 +16,7 @@ for what, n in pairs({
   ['running jobs'] = redis.call('ZCARD', leases_key),
   ['jobs that were moved away and are found by way of it'] = redis.call('ZCARD', moves_key),
   ['batches with jobs in it'] = redis.call('SCARD', batching_key),
+  ['outcomes that webhooks are yet to tell of'] = untold(),
 }) do
   if n > 0 then
     return redis.error_reply('POOLINUSE there are ' .. int(n) .. ' ' .. what)

@@ -26,8 +26,12 @@ if job.state ~= 'moving' then
   if not string.find(ARGV[5], ' ' .. job.tier .. ' ', 1, true) then
     return redis.error_reply('TIER ' .. job.tier)
   end
-  stop_waiting(job, tenant_of(job.tenant))
+  local t = tenant_of(job.tenant)
+  stop_waiting(job, t)
   write_tenants()
+  if t.hooks then -- the target need not know that
+    redis.call('HSET', key, 'hook', 1)
+  end
   redis.call('ZREM', deadlines_key, id)
   redis.call('HSET', key, 'state', 'moving', 'was', job.state, 'moved_to', target)
   redis.call('HINCRBY', key, 'hop', 1)

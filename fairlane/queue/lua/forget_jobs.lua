@@ -1,5 +1,5 @@
 -- Forgets jobs of batches whose outcomes were collected, with all that they take, and acknowledges their events. Of one
--- that a lease still counts for only what is large goes. Their idempotency keys live on for a moment, lest somebody who
+-- that a lease still counts for only what is large goes, the rest soon after that lease (lib/lease.lua). Their idempotency keys live on for a moment, lest somebody who
 -- is late submits them again.
 --
 -- KEYS[1]  the pool's prefix
@@ -19,11 +19,12 @@ for a = 2, #ARGV, 3 do
     end
     if redis.call('ZSCORE', leases_key, id) then
       redis.call('HDEL', job_key(id), 'body', 'result')
+      redis.call('HSET', job_key(id), 'collected', 1)
     else
       redis.call('DEL', job_key(id))
-      redis.call('ZREM', done_key, id)
-      redis.call('ZREM', dead_key, id)
     end
+    redis.call('ZREM', done_key, id)
+    redis.call('ZREM', dead_key, id)
   end
   if ARGV[a] ~= '' then
     redis.call('XACK', events_key, 'batches', ARGV[a])

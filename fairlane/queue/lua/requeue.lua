@@ -17,7 +17,7 @@ end
 redis.call('ZREM', dead_key, job.id)
 redis.call('ZREM', done_key, job.id)
 redis.call('PERSIST', job_key(job.id))
-redis.call('HDEL', job_key(job.id), 'dead', 'ended', 'error', 'status', 'result', 'usage', 'deadline', 'due')
+redis.call('HDEL', job_key(job.id), 'dead', 'ended', 'error', 'status', 'result', 'usage', 'deadline', 'due', 'untold')
 job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
 redis.call('HSET', job_key(job.id), 'created', job.created or job.at, 'tries', 0)
 job.at = now

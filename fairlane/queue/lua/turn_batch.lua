@@ -26,5 +26,7 @@ end
 if kept ~= '' then
   redis.call('DEL', batch_open_key(id), batch_done_key(id))
   redis.call('PEXPIRE', batch_key(id), kept)
+  redis.call('ZADD', batch_events_key, now, id)
+  redis.call('ZREMRANGEBYRANK', batch_events_key, 0, -100001) -- nobody may be there to fan them out
 end
 return 1

@@ -11,4 +11,4 @@ if redis.call('HGET', pools_key, name) == code then
   redis.call('HDEL', pools_key, name)
 end
 redis.call('HDEL', codes_key, code)
-redis.call('ZREM', batches_due_key, 'pool:' .. code)
+redis.call('ZREM', pools_due_key, code)

@@ -1,8 +1,11 @@
 -- The job's hash. Fields: state spec head body [due deadline batch created prefix] [was hop moved_to]
--- [tries token lease("backend started charged holder") attempts] [ended status result error usage dead]
+-- [tries token lease("backend started charged holder") attempts] [ended status result error usage dead collected(by its batch)]
+-- [hook(was submitted with a webhook) untold(the event whose webhooks were not made yet)]
 -- spec: "tenant tier seq at(submit) boost input output(token estimates) max(attempts)". In one field, since each field of
 -- its own costs 60 bytes and the time to pass it on.
 -- include: hash time
+
+local AWAITED_MS = 604800000 -- a finished job of which somebody has yet to take the outcome
 
 local function read_spec(spec)
   return string.match(spec, '^(%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')

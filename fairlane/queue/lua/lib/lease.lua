@@ -3,13 +3,13 @@
 -- include: job hold charge
 
 local function load_lease(id)
-  local state, spec, token, lease, tries, deadline, due, batch, attempts = unpack(redis.call(
-    'HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'due', 'batch', 'attempts'))
+  local state, spec, token, lease, tries, deadline, due, batch, attempts, hook = unpack(redis.call(
+    'HMGET', job_key(id), 'state', 'spec', 'token', 'lease', 'tries', 'deadline', 'due', 'batch', 'attempts', 'hook'))
   local tenant, tier, seq, at, _, input, output, most = read_spec(spec or '')
   local backend, started, charged = string.match(lease or '', '(%S+) (%S+) (%S+)')
   return {id = id, state = state, token = token, tenant = tenant, tier = tier, seq = seq, at = due or at, input = input, output = output,
           max = most, backend = backend, started = started, began = state == 'leased' and started, charged = charged, tries = tries, deadline = deadline,
-          batch = batch, attempts = attempts}
+          batch = batch, attempts = attempts, hook = hook}
 end
 
 -- The job behind a lease, and whether `token` still held it. If so its entry is gone now: end_lease must follow.
@@ -87,9 +87,13 @@ local function attempt_ended(job, outcome, status)
          .. (status or '') .. '\n'
 end
 
--- The lease of a job that got its outcome while it ran has ended: only now may its hash go. Returns the state.
+-- The lease of a job that got its outcome while it ran has ended: only now may its hash go. Soon, if its batch has all
+-- that it needs of it (forget_jobs.lua). Returns the state.
+local COLLECTED_MS = 60000
 local function retire(job)
+  local collected, untold = unpack(redis.call('HMGET', job_key(job.id), 'collected', 'untold'))
   redis.call('HSET', job_key(job.id), 'attempts', attempt_ended(job, job.state))
-  redis.call('PEXPIRE', job_key(job.id), pool.result_ttl_ms)
+  local kept = untold and math.max(AWAITED_MS, pool.result_ttl_ms) or pool.result_ttl_ms
+  redis.call('PEXPIRE', job_key(job.id), collected and COLLECTED_MS or kept)
   return job.state
 end

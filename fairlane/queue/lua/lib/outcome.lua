@@ -1,12 +1,16 @@
 -- The one final write of a job's outcome, with everything that follows from it in the same step: retention, the index
 -- of finished jobs, the event for webhooks and batches, and the word to those who wait.
--- include: pool job
+-- include: pool job tenant
 
-local BATCH_MS = 604800000
+-- Somebody is to be told of the outcome by a webhook. A batch tells of itself, not of each of its jobs.
+local function is_hooked(job)
+  return not job.batch and (job.hook or tenant_of(job.tenant).hooks)
+end
 
--- How long a finished job is kept. One of a batch until it was collected, even if nobody does so for days.
+-- How long a finished job is kept. One of a batch until it was collected, and one with a webhook until that was made from
+-- it (ack_hooks.lua), even if nobody does so for days.
 local function kept_ms(job, ms)
-  return job.batch and math.max(BATCH_MS, ms) or ms
+  return (job.batch or is_hooked(job)) and math.max(AWAITED_MS, ms) or ms
 end
 
 -- job: id, tenant, tier, at (or when its last delay ended), deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
@@ -29,8 +33,13 @@ local function conclude(job, state, keep, more, tell)
   end
   redis.call('ZADD', done_key, now, job.id)
   local times = table.concat({job.tier, job.at, job.began or '-', now, more and more.usage or ''}, ' ')
-  redis.call('XADD', events_key, '*', 'job', job.id, 'state', state, 'tenant', job.tenant, 'batch', job.batch or '',
-             'times', times)
+  local entry = {'job', job.id, 'state', state, 'tenant', job.tenant, 'batch', job.batch or '', 'times', times}
+  if is_hooked(job) then
+    entry[11], entry[12] = 'hook', '1'
+    redis.call('HSET', job_key(job.id), 'untold', redis.call('XADD', events_key, '*', unpack(entry)))
+  else
+    redis.call('XADD', events_key, '*', unpack(entry))
+  end
   if tell and #more.result <= TOLD_MOST then
     local names, values = job.tier, {}
     for i = 2, #fields, 2 do

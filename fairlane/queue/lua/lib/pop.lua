@@ -34,7 +34,7 @@ end
 local function pass_over(tier, t, front, after, state)
   reseat(tier, t, front, after)
   if FROM.expire[state] then
-    local job = load_job(front.id, 'spec', 'deadline', 'batch')
+    local job = load_job(front.id, 'spec', 'deadline', 'batch', 'hook')
     expire(job)
   end
 end

@@ -1,6 +1,6 @@
 -- A tenant's hash: waiting (queued and delayed), inflight (live leases), paused,
 -- limits "weight max_inflight requests_per_minute tokens_per_minute max_waiting" ('-' for none), their version (limits.lua),
--- rates "requests tokens".
+-- rates "requests tokens", hooks (its endpoints want events of jobs) and hooks_version (set_hooks.lua).
 -- include: time
 
 local tenants = {}
@@ -8,10 +8,10 @@ local tenants = {}
 local function tenant_of(name)
   local t = tenants[name]
   if not t then
-    local waiting, inflight, paused, limits, rates = unpack(
-      redis.call('HMGET', tenant_key(name), 'waiting', 'inflight', 'paused', 'limits', 'rates'))
+    local waiting, inflight, paused, limits, rates, hooks = unpack(
+      redis.call('HMGET', tenant_key(name), 'waiting', 'inflight', 'paused', 'limits', 'rates', 'hooks'))
     t = {name = name, waiting = tonumber(waiting) or 0, inflight = tonumber(inflight) or 0, weight = 1, paused = paused,
-         limited = limits or paused}
+         limited = limits or paused, hooks = hooks}
     if limits then
       local weight, max_inflight, rpm, tpm, max_waiting = string.match(limits, '(%S+) (%S+) (%S+) (%S+) (%S+)')
       t.weight, t.max_inflight, t.rpm = tonumber(weight), tonumber(max_inflight), tonumber(rpm)
@@ -34,7 +34,7 @@ end
 -- Comes last in each script that counts. A tenant with nothing to be remembered takes no place.
 local function write_tenants()
   for name, t in pairs(counted) do
-    if t.waiting == 0 and t.inflight == 0 and not t.limited then
+    if t.waiting == 0 and t.inflight == 0 and not t.limited and not t.hooks then
       redis.call('DEL', tenant_key(name))
     else
       redis.call('HSET', tenant_key(name), 'waiting', t.waiting, 'inflight', t.inflight)
