@@ -1,4 +1,5 @@
-"""The Celery application: what carries the work on batches to its workers. docs/batches.md tells how it is set up.
+"""The Celery application: what carries the work on batches and webhooks to its workers. docs/batches.md and
+docs/webhooks.md tell how it is set up.
 
 Messages may be lost or come twice: each task is a short step that can be done again, and what was not done is due
 again.
@@ -6,13 +7,23 @@ again.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from celery import Celery  # pyright: ignore[reportMissingTypeStubs]
 
 from fairlane.settings import Settings
 
 BROKER_TIMEOUT_S: Final = 5
+Work = Literal["batches", "webhooks"]
+ADVANCE: Final = "fairlane.advance_batch"
+COLLECT: Final = "fairlane.collect_batches"
+DELIVER: Final = "fairlane.deliver_webhooks"
+FIRST, THEN = 0, 9  # priorities, of all queues together, as Redis has them
+
+
+def queue_of(settings: Settings, work: Work) -> str:
+    """The name of the queue of messages."""
+    return f"{settings.namespace}.{work}"
 
 
 def create(settings: Settings) -> Celery:
@@ -23,7 +34,12 @@ def create(settings: Settings) -> Celery:
         task_serializer="json",
         task_ignore_result=True,
         task_acks_late=False,
-        task_default_queue=f"{settings.namespace}.batches",
+        task_default_queue=queue_of(settings, "batches"),
+        task_routes={
+            COLLECT: {"priority": FIRST},  # outcomes fill Redis until they are collected
+            ADVANCE: {"priority": THEN},
+            DELIVER: {"priority": THEN, "queue": queue_of(settings, "webhooks")},
+        },
         task_publish_retry=False,  # it would hold up the sweeper: what was not sent is due again
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,

@@ -23,6 +23,7 @@ from dispatcher.meters import Meters
 from dispatcher.observer import Observer
 from dispatcher.sweeper import sweep_forever
 from dispatcher.tls import tls_context
+from dispatcher.webhooks.fanout import Fanout
 from dispatcher.worker import Worker, WorkerOptions
 from fairlane.errors import FairlaneError
 from fairlane.ids import RandomIds
@@ -66,6 +67,7 @@ class Dispatcher:
         self._meters = Meters(registry or CollectorRegistry())
         self._name = f"{socket.gethostname()[:32]}-{os.getpid()}-{RandomIds().token(6)}"
         self._handing = Handing(queue, settings)
+        self._fanout = Fanout(queue, settings)
         self._posts: dict[str, _Post] = {}
         self._draining = asyncio.Event()
 
@@ -131,9 +133,10 @@ class Dispatcher:
 
     async def _sweep(self, pool: Pool) -> None:
         """The sweeper's work."""
-        async with asyncio.TaskGroup() as both:
-            both.create_task(sweep_forever(self._queue, pool))
-            both.create_task(self._handing.run())
+        async with asyncio.TaskGroup() as all_of_it:
+            all_of_it.create_task(sweep_forever(self._queue, pool))
+            all_of_it.create_task(self._handing.run())
+            all_of_it.create_task(self._fanout.run(pool))
 
     async def _leave(self, posts: Mapping[str, _Post]) -> None:
         """Offices last: leases that are handed back may be wanted elsewhere at once."""

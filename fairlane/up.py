@@ -133,7 +133,7 @@ class _House:
         self._sims: list[Child] = []
         self._dispatchers: list[Child] = []
         self._api: list[Child] = []
-        self._worker: list[Child] = []
+        self._workers: list[Child] = []
 
     def begin(self, backends: Sequence[BackendOption], ending: threading.Event) -> Running:
         """Returns when a job could run, or waits only for backends. Raises StoreUnavailable if that takes too long."""
@@ -142,7 +142,7 @@ class _House:
         asyncio.run(self._register(backends))
         level = ("--log-level", self._options.log_level)
         self._dispatchers = [self._child("dispatcher", *level) for _ in range(self._options.dispatchers)]
-        self._worker = [self._child("worker", *level)]
+        self._workers = [self._child("worker", "--only", work, *level) for work in ("batches", "webhooks")]
         port = str(self._options.port)
         self._api = [self._child("api", "--auth", self._auth, "--port", port, "--needs-dispatcher", *level)]
         url = f"http://{LOCAL}:{port}"
@@ -153,14 +153,14 @@ class _House:
     def look(self) -> None:
         if self._store and not self._store.alive:
             self._store.start()  # on its old port, with all its data
-        for child in (*self._sims, *self._dispatchers, *self._worker, *self._api):
+        for child in (*self._sims, *self._dispatchers, *self._workers, *self._api):
             child.look()
 
     def end(self) -> None:
         """Takes nothing in any more, lets what runs end, then stops what it ran on."""
         for children, grace_s in (
             (self._api, self._settings.drain_s + GRACE_S),
-            (self._worker, GRACE_S),
+            (self._workers, self._settings.webhook_timeout_s + GRACE_S),
             (self._dispatchers, self._settings.drain_s + GRACE_S),
             (self._sims, GRACE_S),
         ):

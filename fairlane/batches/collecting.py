@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from fairlane.batches.answers import Outcome, answer_line, error_line, part_line
-from fairlane.batches.ledger import Event, Ledger, Row, idempotency_key
+from fairlane.batches.ledger import EVENTS, Event, Ledger, Record, Row, idempotency_key
 from fairlane.files import Files
 from fairlane.head import Head
 from fairlane.model import FINISHED
@@ -36,6 +36,24 @@ class Collector:
         """Looks at all open jobs of a batch, whose events may be lost, or may be to come: what has ended is taken."""
         open_jobs = await self._ledger.open_jobs(batch_id)
         await self.take(pool, [Event("", job, batch_id) for job in open_jobs], open_jobs)
+
+    async def close_gaps(self, record: Record, who: str, pool: Pool) -> None:
+        """Of a batch that was fed whole and has no open job: lines that are not marked have their job opened again.
+
+        Those without one are lost: nothing that was written may be gone, but a failover can lose a moment of it.
+        """
+        batch = record.view
+        for start in range(1, batch.total + 1, EVENTS):
+            some = range(start, min(start + EVENTS, batch.total + 1))
+            marked = await self._ledger.marked(batch.id, some)
+            gaps = [ordinal for ordinal, done in zip(some, marked, strict=True) if not done]
+            jobs = await self._ledger.find_jobs(pool, batch, gaps, bar=False)
+            if jobs:
+                opened = [(job, ordinal, 0) for job, ordinal in jobs.items()]
+                await self._ledger.fed(record, who, record.fed, record.offset, opened)
+            found = set(jobs.values())
+            if lost := [Outcome(ordinal, "", "lost") for ordinal in gaps if ordinal not in found]:
+                await self.keep(batch.id, lost)
 
     async def keep(self, batch_id: str, outcomes: Sequence[Outcome]) -> int:
         """Writes outcomes of lines that are not marked as one part, and marks them. Returns the number of parts."""

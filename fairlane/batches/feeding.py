@@ -35,10 +35,8 @@ FIRST: Final = 100  # while no answer has told
 CHUNK: Final = 100
 CHUNK_BYTES: Final = 4 << 20
 STEP_S: Final = 1.0  # a step of feeding, so that other batches have their turn
-FULL_S: Final = 1.0  # pause while the queue is full
 MOST_CHECKS: Final = 2  # files that are half checked
 FILE_MOST: Final = 1 << 40
-FILE_S: Final = 30 * 86_400  # how long an output or error file is kept
 PURPOSE: Final = "batch_output"
 GONE: Final = "The input file was deleted."
 
@@ -144,7 +142,7 @@ class Feeder:
             PURPOSE,
             content(),
             FILE_MOST,
-            expires_after_s=FILE_S,
+            expires_after_s=batch.output_lasts_s,
             file_id=error_id,
         )
         counts = {"total": check.count, "failed": check.count}

@@ -13,7 +13,7 @@ import structlog
 
 from fairlane import strictjson
 from fairlane.batches.answers import LOST, WHY, Kind, Seen, error_line, read_part
-from fairlane.batches.feeding import FILE_MOST, FILE_S, PURPOSE
+from fairlane.batches.feeding import FILE_MOST, PURPOSE
 from fairlane.batches.ledger import Ending, Ledger, Record
 from fairlane.batches.lines import cut
 from fairlane.errors import NotFound
@@ -63,8 +63,9 @@ class Finisher:
             if count:
                 filename = f"{batch.id}_{'output' if good else 'errors'}.jsonl"
                 async with aclosing(self._file_lines(record, kinds, ending, good=good)) as lines:
+                    lasts = batch.output_lasts_s
                     await self._files.put(
-                        batch.tenant, filename, PURPOSE, lines, FILE_MOST, expires_after_s=FILE_S, file_id=id_
+                        batch.tenant, filename, PURPOSE, lines, FILE_MOST, expires_after_s=lasts, file_id=id_
                     )
                 fields[f"{name}_file_id"] = id_
         if ending == "failed":

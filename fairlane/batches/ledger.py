@@ -1,4 +1,7 @@
-"""What is known of batches, in Redis: the scripts of the account's slot, and those of a pool's events, typed."""
+"""What is known of batches, in Redis: the scripts of the account's slot, and those of a pool's events, typed.
+
+When they are looked at is in turns.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal, cast
 
 from fairlane.batches.answers import Outcome
-from fairlane.batches.view import ENDED, TURNS, BatchFault, BatchState, BatchView
+from fairlane.batches.view import ENDED, OUTPUT_S, TURNS, BatchFault, BatchState, BatchView
 from fairlane.errors import FilesUnavailable, NotFound
 from fairlane.model import State, Usage
 from fairlane.queue import keys, replies
@@ -32,7 +35,8 @@ class Record:
     `open_jobs` of the former, with `open_bytes`, have no outcome that was collected. `ending`: nothing more is
     collected, and this will be its end state. `output_id` and `error_id` are what its files will be called. `late` of
     its jobs have expired; `answer_bytes` is how long answers are of late. `tiers` and `pools` are those that its
-    caller may use; None: all.
+    caller may use; None: all. `full_ms`: how long it waits of late, since the queue was full. `disabled`: its tenant
+    may do nothing now.
     """
 
     view: BatchView
@@ -51,6 +55,8 @@ class Record:
     answer_bytes: int
     tiers: frozenset[str] | None
     pools: frozenset[str] | None
+    full_ms: int
+    disabled: bool
 
     @property
     def marked(self) -> int:
@@ -96,11 +102,11 @@ class Ledger:
 
     async def load(self, batch_id: str) -> Record:
         """Raises NotFound."""
-        now, open_jobs, fields = replies.items(await self._store.run("load_batch", self.prefix, batch_id))
+        now, open_jobs, disabled, fields = replies.items(await self._store.run("load_batch", self.prefix, batch_id))
         if not fields:
             raise NotFound(f"There is no batch {batch_id[:100]!r}.", param="batch_id")
         known = {name: value.decode() for name, value in replies.pairs(replies.items(fields))}
-        return _record(batch_id, known, replies.number(now), replies.number(open_jobs))
+        return _record(batch_id, known, *map(replies.number, (now, open_jobs, disabled)))
 
     async def list(self, tenant: str, after: str | None, limit: int) -> list[BatchView]:
         bound = f"({after}" if after else "+"
@@ -161,17 +167,6 @@ class Ledger:
         """Names of contents, from the one numbered `first` on, after the first `take_off` were taken off."""
         args = (batch_id, str(take_off), str(first), str(count))
         return replies.texts(await self._store.run("batch_parts", self.prefix, *args, repeat=not take_off))
-
-    # --- when to look -------------------------------------------------------------------------------------------------
-
-    async def due(self, most: int, again_ms: int) -> list[str]:
-        """Ids of batches, and `pool:<code>`; each is said again in `again_ms` unless `look_at` says otherwise."""
-        return replies.texts(await self._store.run("due_batches", self.prefix, str(most), str(again_ms)))
-
-    async def look_at(self, member: str, pause_s: float | None) -> None:
-        """In `pause_s` or earlier; None: never again."""
-        ms = "" if pause_s is None else str(round(1000 * pause_s))
-        await self._store.run("look_at_batch", self.prefix, member, ms)
 
     # --- a pool's events ----------------------------------------------------------------------------------------------
 
@@ -258,10 +253,12 @@ def view(id_: str, known: Mapping[str, str]) -> BatchView:
         usage=Usage(*tokens) if any(tokens) else None,
         faults=tuple(BatchFault(**fault) for fault in json.loads(known.get("faults", "[]"))),
         metadata=json.loads(known.get("metadata", "{}")),
+        output_lasts_s=int(known.get("output_s", OUTPUT_S)),
+        webhook=json.loads(known["webhook"]) if "webhook" in known else None,
     )
 
 
-def _record(id_: str, known: Mapping[str, str], now_ms: int, open_jobs: int) -> Record:
+def _record(id_: str, known: Mapping[str, str], now_ms: int, open_jobs: int, disabled: int) -> Record:
     def names(field: str) -> frozenset[str] | None:
         return frozenset(json.loads(known[field])) if field in known else None
 
@@ -282,6 +279,8 @@ def _record(id_: str, known: Mapping[str, str], now_ms: int, open_jobs: int) -> 
         answer_bytes=int(known.get("answer_bytes", 0)),
         tiers=names("tiers"),
         pools=names("pools"),
+        full_ms=int(known.get("full", 0)),
+        disabled=disabled == 1,
     )
 
 

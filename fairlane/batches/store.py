@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from fairlane.accounts import Caller
 from fairlane.asking import ENDPOINTS
 from fairlane.batches.answers import read_part
 from fairlane.batches.ledger import Ledger
-from fairlane.batches.view import BatchView
+from fairlane.batches.view import OUTPUT_S, BatchView
 from fairlane.errors import IdempotencyMismatch, IllegalTransition, InvalidRequest, NotFound, TierForbidden
 from fairlane.files import Files, FileView
 from fairlane.ids import RANDOM_LENGTH, Ids, RandomIds
@@ -26,6 +26,7 @@ MOST_PAIRS: Final = 16
 MOST_NAME: Final = 64
 MOST_VALUE: Final = 512
 MOST_PARTS: Final = 50
+SHORTEST_S: Final = 3600  # that an output file is kept
 RESULTS_BYTES: Final = 4 << 20
 
 
@@ -51,10 +52,15 @@ class Batches:
         completion_window: str = "24h",
         metadata: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
+        *,
+        output_lasts_s: int = OUTPUT_S,
+        webhook: Mapping[str, Any] | None = None,
     ) -> BatchView:
         """A new batch, `validating`, of a file of the caller's with the purpose `batch`.
 
-        Only the window `24h` is known. `metadata`: up to 16 pairs, of 64 and 512 characters. The same idempotency key
+        Only the window `24h` is known. `metadata`: up to 16 pairs, of 64 and 512 characters. `output_lasts_s`: how long
+        its output and error files are kept, 3600 s to 30 days from their making. `webhook`, which was checked, is
+        told of its end. The same idempotency key
         and order is the same batch, also if its file was uploaded anew. Raises InvalidRequest, NotFound for the file,
         IdempotencyMismatch, TierForbidden if the caller may use the tier for batches in no pool.
         """
@@ -63,6 +69,8 @@ class Batches:
         if completion_window not in WINDOWS_MS:
             raise InvalidRequest(f"completion_window is {' or '.join(WINDOWS_MS)}.", param="completion_window")
         _check_metadata(metadata or {})
+        if not SHORTEST_S <= output_lasts_s <= OUTPUT_S:
+            raise InvalidRequest(f"It is {SHORTEST_S} to {OUTPUT_S} seconds.", param="output_expires_after.seconds")
         _check_file(await self._files.get(caller.tenant, input_file_id))
         await self._check_tier(caller)
         fields = {
@@ -70,15 +78,18 @@ class Batches:
             "endpoint": endpoint,
             "window": completion_window,
             "metadata": json.dumps(dict(metadata or {})),
+            "output_s": str(output_lasts_s),
         }
+        if webhook is not None:
+            fields["webhook"] = json.dumps(webhook)
         for name, allowed in (("tiers", caller.tiers), ("pools", caller.pools)):
             if allowed is not None:
                 fields[name] = json.dumps(sorted(allowed))
         token = self._ids.token(RANDOM_LENGTH)
         id_ = await self._ledger.create(caller.tenant, token, WINDOWS_MS[completion_window], fields, idempotency_key)
         made = await self.get(caller.tenant, id_)
-        order = (endpoint, completion_window, dict(metadata or {}))
-        if order != (made.endpoint, made.completion_window, dict(made.metadata)):
+        order = (endpoint, completion_window, dict(metadata or {}), output_lasts_s, webhook)
+        if order != (made.endpoint, made.completion_window, dict(made.metadata), made.output_lasts_s, made.webhook):
             raise IdempotencyMismatch()
         if made.input_file_id != input_file_id:
             await self._check_alike(caller.tenant, made.input_file_id, input_file_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from fairlane.model import Usage
 
@@ -20,6 +20,7 @@ TURNS: Final[Mapping[BatchState, frozenset[BatchState]]] = {
     "cancelling": frozenset({"cancelled"}),
 }
 ENDED: Final[frozenset[BatchState]] = frozenset({"completed", "failed", "expired", "cancelled"})
+OUTPUT_S: Final = 30 * 86_400  # how long an output or error file is kept, unless the order says otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class BatchView:
 
     `total`, `completed` and `failed` count requests; in every end state completed + failed = total, and so many lines
     have the output file and the error file (None: it would be empty). `faults` are the first 1,000 of a file that was
-    refused; its error file has all of them. `model` is known once the file was found good.
+    refused; its error file has all of them. `model` is known once the file was found good. `output_lasts_s`: how long
+    its output and error files are kept, in seconds from their making. `webhook` is `{"url", "secret"?, "headers"?}`.
     """
 
     id: str
@@ -65,6 +67,8 @@ class BatchView:
     usage: Usage | None = None
     faults: tuple[BatchFault, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    output_lasts_s: int = OUTPUT_S
+    webhook: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def ended(self) -> bool:

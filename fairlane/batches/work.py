@@ -11,23 +11,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from fairlane.batches.collecting import Collector
-from fairlane.batches.feeding import FULL_S, Feeder, window
+from fairlane.batches.feeding import Feeder, window
 from fairlane.batches.finishing import Finisher
 from fairlane.batches.ledger import EVENTS, Ledger, Record
 from fairlane.batches.lock import held
 from fairlane.batches.stopping import Stopper
-from fairlane.errors import NotFound
+from fairlane.batches.turns import Turns
+from fairlane.errors import FairlaneError, NotFound
 from fairlane.files import Files
 from fairlane.ids import RANDOM_LENGTH, RandomIds
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
 AGAIN_S: Final = 10.0  # until what was handed over is due again, unless its step has said when
-MOST_DUE: Final = 100
+MOST_DUE: Final = 100  # batches, and pools, at once
 COLLECT_S: Final = 1.0  # a step of collecting
 IDLE_S: Final = 5.0  # a batch in progress, though nothing was marked: that looks at it at once
+FULL_S: Final = 1.0  # pause when the queue is full: twice as long each time, up to
+MOST_FULL_S: Final = 30.0
 RECHECK_MS: Final = 30_000
-POOL: Final = "pool:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,9 @@ class Due:
 
 
 async def due(queue: Queue) -> Due:
-    """What is due now. It is due again in AGAIN_S, unless its step says otherwise."""
-    members = await Ledger(queue.store).due(MOST_DUE, round(1000 * AGAIN_S))
-    return Due(
-        [member for member in members if not member.startswith(POOL)],
-        [member.removeprefix(POOL) for member in members if member.startswith(POOL)],
-    )
+    """What is due now; of each tenant's batches a few, in turn. It is due again in AGAIN_S, or when its step says."""
+    pools, batches = await Turns(queue.store).due(MOST_DUE, round(1000 * AGAIN_S))
+    return Due(batches, pools)
 
 
 class BatchWork:
@@ -54,6 +53,7 @@ class BatchWork:
         self._queue = queue
         self._files = files
         self._ledger = Ledger(queue.store)
+        self._turns = Turns(queue.store)
         self._collector = Collector(self._ledger, files)
         self._feeder = Feeder(queue, files, self._ledger, self._collector, max_attempts, max_body_bytes)
         self._stopper = Stopper(queue, self._ledger, self._collector)
@@ -68,10 +68,13 @@ class BatchWork:
             try:
                 record = await self._ledger.load(batch_id)
             except NotFound:  # past its retention
-                await self._ledger.look_at(batch_id, None)
                 return
-            pause_s = await self._step(record, who)
-            await self._ledger.look_at(batch_id, pause_s)
+            try:
+                pause_s = await self._step(record, who)
+            except FairlaneError:  # meanwhile others of the tenant's have their turn
+                await self._turns.look_at(batch_id, AGAIN_S)
+                raise
+            await self._turns.look_at(batch_id, pause_s)
 
     async def collect(self, code: str) -> None:
         """Takes outcomes of a pool's jobs to their batches, for COLLECT_S at the most, unless another does it now."""
@@ -85,7 +88,7 @@ class BatchWork:
             while looked == EVENTS and loop.time() < until:
                 looked, new = await self._collector.collect(pool)
                 parts = max(parts, new)
-        await self._ledger.look_at(POOL + code, None if looked < 0 else _pause_s(looked, parts))
+        await self._turns.look_at_pool(code, None if looked < 0 else _pause_s(looked, parts))
 
     async def tend(self) -> None:
         """Collects wherever batches run, and takes away what no file is any more, without a message that says so: a
@@ -122,18 +125,27 @@ class BatchWork:
             return 0.0
         pool = await self._pool(record)
         await self._ledger.join(pool, batch.id)
-        await self._ledger.look_at(POOL + pool.code, 0.0)
+        await self._turns.look_at_pool(pool.code, 0.0)
         if record.now_ms - record.checked_ms >= RECHECK_MS:
             await self._collector.recheck(pool, batch.id)
             await self._ledger.note(batch.id, who, "in_progress", {"checked": record.now_ms})
-        if record.fed < batch.total and record.open_jobs < window(record):
-            try:
-                return FULL_S if await self._feeder.feed(record, who, pool) else IDLE_S
-            except NotFound:
-                await self._stopper.stop(record)
-                await self._finisher.freeze(record, who, "failed")
-                return 0.0
+        if record.fed == batch.total and not record.open_jobs:
+            await self._collector.close_gaps(record, who, pool)
+        if record.fed < batch.total and record.open_jobs < window(record) and not record.disabled:
+            return await self._feed(record, who, pool)
         return IDLE_S
+
+    async def _feed(self, record: Record, who: str, pool: Pool) -> float:
+        try:
+            full = await self._feeder.feed(record, who, pool)
+        except NotFound:
+            await self._stopper.stop(record)
+            await self._finisher.freeze(record, who, "failed")
+            return 0.0
+        full_ms = round(min(2 * record.full_ms or 1000 * FULL_S, 1000 * MOST_FULL_S)) if full else 0
+        if full_ms != record.full_ms:
+            await self._ledger.note(record.view.id, who, "in_progress", {"full": full_ms})
+        return full_ms / 1000 or IDLE_S
 
     async def _stop(self, record: Record, who: str) -> None:
         """Nothing more is to run: cancels what is open, takes what it came to, and lets nothing more be marked."""

@@ -54,18 +54,19 @@ class Shop:
         self.ran: list[tuple[str, int]] = []
         """Batch and line of each job that was taken out of the queue."""
 
-    async def upload(self, lines: Iterable[bytes], purpose: str = "batch") -> FileView:
+    async def upload(self, lines: Iterable[bytes], purpose: str = "batch", tenant: str = "ann") -> FileView:
         async def pieces() -> AsyncIterator[bytes]:
             for line in lines:
                 yield line + b"\n"
 
-        return await self.files.put("ann", "in.jsonl", purpose, pieces(), 1 << 30)
+        return await self.files.put(tenant, "in.jsonl", purpose, pieces(), 1 << 30)
 
-    async def create(self, lines: Iterable[bytes] | int, caller: Caller = ANN) -> BatchView:
+    async def create(self, lines: Iterable[bytes] | int, caller: Caller = ANN, **terms: Any) -> BatchView:
         """A batch of these lines, or of so many."""
         if isinstance(lines, int):
             lines = [request_line(f"c{n}") for n in range(1, lines + 1)]
-        return await self.batches.create(caller, (await self.upload(lines)).id, CHAT)
+        file = await self.upload(lines, tenant=caller.tenant)
+        return await self.batches.create(caller, file.id, CHAT, **terms)
 
     async def step(self) -> bool:
         """Does once what is due; False if nothing is."""
@@ -126,7 +127,8 @@ class Shop:
             pass
         client: Any = self.queue.store.raw
         account = f"{self.queue.store.namespace}:{{acct}}:"
-        for name in ("batch_done:*", "batch_open:*", "batch_parts:*", "uploads", "batches_due"):
+        waiting = ("batch_turns:*", "batches_handed:*", "batches_due", "pools_due")
+        for name in ("batch_done:*", "batch_open:*", "batch_parts:*", "uploads", *waiting):
             assert await client.keys(account + name) == [], name
         left = {await client.hget(key, "state") for key in await client.keys(self.pool.key("job", "*"))}
         assert left <= {b"cancelled"}, "only of those that ran when they were cancelled"

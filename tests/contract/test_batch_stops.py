@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from fairlane.batches import feeding
-from fairlane.batches.ledger import Ledger
+from fairlane.batches.ledger import Ledger, idem_digest, idempotency_key
 from fairlane.clock import ManualClock
 from fairlane.errors import InvalidRequest
+from fairlane.queue import keys
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import submit, take
-from tests.contract.shop import ANSWER, Shop, request_line, unanswered
+from tests.contract.shop import ANSWER, Shop, good, request_line, unanswered
 
 pytestmark = [pytest.mark.usefixtures("invariants"), pytest.mark.parametrize("store", ["valkey"], indirect=True)]
 WEEK_MS = 7 * 86_400_000
@@ -115,6 +116,57 @@ async def test_jobs_of_a_feeder_that_died_are_cancelled_too(shop: Shop, monkeypa
     assert (ended.status, ended.completed, ended.failed) == ("cancelled", 1, 4)
     assert {line["error"]["code"] for line in lines.values() if line["error"]} == {"batch_cancelled"}
     assert await shop.answer() == 0
+    await shop.check_nothing_is_left()
+
+
+@pytest.mark.parametrize("end", ["release", "settle", "vanish"])
+async def test_what_ran_when_its_batch_was_cancelled_is_gone_soon_after_it_stopped(
+    shop: Shop, client: Any, end: str
+) -> None:
+    """Not in a day, as other jobs: nobody asks for them any more."""
+    batch = await shop.create(2)
+    await shop.steps(1)
+    leases = await take(shop.queue, shop.pool, 2)
+    await shop.batches.cancel("ann", batch.id)
+    await shop.steps()
+    assert (await shop.results(batch))[0].status == "cancelled"
+    assert [await client.pttl(shop.pool.key("job", lease.id)) for lease in leases] == [-1, -1]
+    for lease in leases:
+        if end == "release":
+            await shop.queue.release(shop.pool, lease)
+        elif end == "settle":
+            await shop.queue.settle(shop.pool, lease, "succeeded", status=200, result=ANSWER)
+    shop.clock.advance(60_000)
+    await shop.queue.sweep(shop.pool)
+    for lease in leases:
+        assert 0 < await client.pttl(shop.pool.key("job", lease.id)) <= 60_000
+    assert (await shop.queue.inspect.index(shop.pool, "done"))[0] == []
+
+
+async def test_lines_of_which_nothing_is_known_do_not_hold_up_their_batch(shop: Shop, client: Any) -> None:
+    """As a failover may leave it: no job is open, all was fed, and lines are not marked."""
+    batch = await shop.create(5)
+    await shop.steps(1)
+    await shop.answer(2)
+    await shop.steps(1)
+    jobs = await Ledger(shop.queue.store).open_jobs(batch.id)
+    lost, answered, _ = sorted(jobs, key=lambda job: jobs[job])
+    await client.delete(keys.account(shop.queue.store.namespace, "batch_open", batch.id))
+    leases = {lease.id: lease for lease in await take(shop.queue, shop.pool, 3)}
+    await shop.queue.settle_many(shop.pool, [good(leases[lost]), good(leases[answered])])
+    await client.xtrim(shop.pool.key("events"), maxlen=0)
+    digest = idem_digest(idempotency_key(batch.id, jobs[lost]))
+    await client.delete(shop.pool.key("job", lost), shop.pool.key("idem", "ann", digest))
+    await client.zrem(shop.pool.key("done"), lost)
+    await shop.steps(60)
+    assert (await shop.view(batch)).status == "in_progress"
+    await shop.queue.settle_many(
+        shop.pool, [good(lease) for lease in leases.values() if lease.id not in (lost, answered)]
+    )
+    await shop.steps()
+    ended, lines = await shop.results(batch)
+    assert (ended.status, ended.completed, ended.failed) == ("completed", 4, 1)
+    assert lines[f"c{jobs[lost]}"]["error"]["code"] == "result_lost"
     await shop.check_nothing_is_left()
 
 

@@ -16,6 +16,7 @@ from fairlane.model import DEFAULT_TIERS, Limits, Policy
 from fairlane.queue import pools
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.safe_url import Guard
 from fairlane.standing import PolicyChange
 from producer.intake import Intake, JobRequest
 from tests.contract.acts import (
@@ -189,7 +190,7 @@ async def test_a_process_knows_it_within_a_second(queue: Queue, pool: Pool, monk
 
 async def test_a_front_door_learns_of_a_new_tier(queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "CURRENT_S", 0.0)
-    intake = Intake(queue)
+    intake = Intake(queue, guard=Guard.of("", "443"))
     await intake.pool("llama")
     await another_process(queue).set_policy(pool, {"tiers": ",".join(WITH_NIGHT)}, by="ops")
     now, asked = await intake.job(JobRequest("llama", "/v1/completions", {"prompt": "x"}, tier="night"), Caller("ann"))

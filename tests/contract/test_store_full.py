@@ -51,6 +51,22 @@ async def fill(queue: Queue, pool: Pool) -> list[str]:
             ids.append(answer.id)
 
 
+async def test_who_starts_while_it_is_full_can_work_on_what_is_there(server: Server) -> None:
+    """Else a worker that is started again could not help to drain it."""
+    queue = Queue(connect(server.url))
+    await queue.check()
+    pool = await queue.pools.open("llama", Policy())
+    await open_backend(queue, pool, "b1", 10)
+    await submit(queue, pool)
+    await queue.close()
+    with server.client() as client:
+        client.config_set("maxmemory", 1)
+    started = await Queue.open(server.url)
+    (lease,) = await take(started, await started.pools.by_name("llama"))
+    await started.settle(pool, lease, "succeeded", status=200, result=b"{}")
+    await started.close()
+
+
 async def test_a_full_server_refuses_new_jobs_and_lets_go_on_what_it_has(server: Server) -> None:
     """Case 27."""
     queue = Queue(connect(server.url))

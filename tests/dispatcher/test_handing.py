@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from dispatcher import tasks
 from dispatcher.celery_app import create
 from dispatcher.handing import Handing
-from dispatcher.tasks import ADVANCE, COLLECT, define
+from dispatcher.tasks import ADVANCE, COLLECT, define_batches
 from fairlane.batches.work import AGAIN_S, BatchWork, Due
 from fairlane.clock import ManualClock
 from fairlane.files import Files
@@ -40,17 +39,17 @@ async def open_shop(server: ValkeyServer, folder: Path) -> Shop:
     return Shop(queue, pool, ManualClock(), folder)
 
 
-async def handed_over(server: ValkeyServer, settings: Settings, shop: Shop) -> int:
+async def handed_over(settings: Settings, shop: Shop) -> int:
     """How many messages wait after the handing over had some time."""
-    broker: Any = Redis.from_url(settings.broker_url)
-    before = broker.llen("fl.batches")
+    app = create(settings)
+    before = tasks.waiting(app, ADVANCE)
     handing = asyncio.create_task(Handing(shop.queue, settings).run())
     async with asyncio.timeout(20):
-        while broker.llen("fl.batches") == before and not handing.done():
+        while tasks.waiting(app, ADVANCE) == before and not handing.done():
             await asyncio.sleep(0.02)
     handing.cancel()
     await asyncio.wait([handing])
-    return broker.llen("fl.batches") - before
+    return tasks.waiting(app, ADVANCE) - before
 
 
 async def test_what_is_due_is_handed_over_once_and_again_when_it_is_due_again(
@@ -60,18 +59,17 @@ async def test_what_is_due_is_handed_over_once_and_again_when_it_is_due_again(
     clock: Any = shop.queue.store._clock
     settings = Settings(redis_url=server.url)
     await shop.create(3)
-    assert await handed_over(server, settings, shop) == 1
+    assert await handed_over(settings, shop) == 1
     assert not await shop.step()
     clock.advance(round(1000 * AGAIN_S))
-    assert await handed_over(server, settings, shop) == 1
+    assert await handed_over(settings, shop) == 1
     await shop.queue.close()
 
 
 async def taken(shop: Shop, batch: str) -> bool:
     """Whether somebody was told that it is due."""
-    entries = await shop.queue.store.client.zrange("fl:{acct}:batches_due", 0, -1, withscores=True)
-    now_ms = shop.queue.store._clock.now_ms() or 0
-    return dict(entries)[batch.encode()] > now_ms
+    entries = await shop.queue.store.client.zrange("fl:{acct}:batches_handed:ann", 0, -1)
+    return batch.encode() in entries
 
 
 async def test_while_the_broker_is_away_nothing_is_lost(server: ValkeyServer, tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_a_step_that_fails_does_not_end_the_worker(server: ValkeyServer, tmp_pat
     app = create(Settings(redis_url=server.url))
     with asyncio.Runner() as runner:
         shop = runner.run(open_shop(server, tmp_path))
-        define(app, BatchWork(shop.queue, Files(shop.queue, str(tmp_path))), runner)
+        define_batches(app, BatchWork(shop.queue, Files(shop.queue, str(tmp_path))), runner)
         known: Any = app.tasks
         known[COLLECT]("none")  # no such pool
         known[ADVANCE]("batch_none")
@@ -112,5 +110,21 @@ async def test_messages_do_not_pile_up_while_no_worker_takes_them(
     app = create(settings)
     for _ in range(5):
         tasks.send(app, Due(["batch_1"], ["pool"]))
-    broker: Any = Redis.from_url(settings.broker_url)
-    assert broker.llen("piled.batches") == 4
+    assert tasks.waiting(app, ADVANCE) == 4
+
+
+async def test_collecting_comes_before_all_that_waits(server: ValkeyServer) -> None:
+    """Outcomes fill Redis until they are collected. What is sent first comes first else."""
+    app: Any = create(Settings(redis_url=server.url, namespace="first"))
+    tasks.send(app, Due(["batch_1", "batch_2"], []))
+    tasks.send(app, Due([], ["pool"]))
+    came: list[str] = []
+    with app.connection() as connection:
+        queue = app.amqp.queues["first.batches"](connection)
+        consumer = app.amqp.TaskConsumer(connection.channel(), [queue], no_ack=True)
+        consumer.callbacks = [lambda body, _: came.append(body[0][0])]
+        consumer.qos(prefetch_count=1)
+        consumer.consume()
+        while len(came) < 3:
+            connection.drain_events(timeout=10)
+    assert came == ["pool", "batch_1", "batch_2"]

@@ -8,9 +8,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from dispatcher.meters import Meters
-from fairlane.metrics import METRICS, pool_families
+from fairlane.metrics import METRICS, pool_families, webhook_families
 from fairlane.model import FINISHED, TRANSITIONS
 from fairlane.queue import keys
+from fairlane.webhooks.delivery import Counts
 from producer.promises import Promises
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -73,6 +74,6 @@ def test_every_metric_of_the_table_is_shown_and_no_other() -> None:
     registry = CollectorRegistry()
     Meters(registry)
     Promises(registry)
-    families = [*pool_families([]), *registry.collect()]
+    families = [*pool_families([]), *webhook_families(Counts(0, 0, 0, 0, 0)), *registry.collect()]
     shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     assert shown == {metric.name for metric in METRICS}

@@ -1,4 +1,5 @@
-"""`fairlane worker`: a Celery worker for batches. It has one process, and does one step at a time."""
+"""`fairlane worker`: a Celery worker, for batches, webhooks or both. It has one process, and does one step at a time;
+deliveries are made beside it, many at once."""
 
 from __future__ import annotations
 
@@ -9,16 +10,19 @@ import threading
 import time
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import structlog
+from celery import Celery, signals  # pyright: ignore[reportMissingTypeStubs]
 from celery.apps import worker as celery_worker  # pyright: ignore[reportMissingTypeStubs]
 from celery.platforms import SecurityWarning  # pyright: ignore[reportMissingTypeStubs]
 
 from dispatcher import celery_app, tasks
+from dispatcher.celery_app import Work
 from dispatcher.run import open_queue
+from dispatcher.webhooks.rounds import Rounds
 from fairlane.batches.work import BatchWork
 from fairlane.errors import FairlaneError
 from fairlane.files import Files
@@ -42,28 +46,58 @@ OPTIONS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The command line."""
+    """The command line. `only`: one kind of work; None: all."""
 
+    only: Work | None = None
     log_level: str = "info"
     parent: int | None = None
 
 
 def start(options: WorkerOptions, *, redis_url: str | None, namespace: str | None) -> None:
-    """Works until SIGTERM or SIGINT; the step under way is ended first. Raises InvalidRequest, StoreUnsuitable."""
+    """Works until SIGTERM or SIGINT; what is under way is ended first, unless there is a second one.
+
+    Raises InvalidRequest, StoreUnsuitable.
+    """
     configure(options.log_level)
     settings = load(redis_url=redis_url, namespace=namespace)
     app = celery_app.create(settings)
+    kinds: tuple[Work, ...] = (options.only,) if options.only else get_args(Work)
     warnings.simplefilter("ignore", SecurityWarning)  # about root and pickle: there is JSON only
+    celery_worker.safe_say = _nothing  # it prints by this, whatever the log level, that it ends
     _end_with(options.parent)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner, tending(settings):
-        queue = runner.run(open_queue(settings))
-        tasks.define(app, _work(queue, settings), runner)
-        celery_worker.safe_say = _nothing  # it prints by this, whatever the log level, that it ends
-        worker = cast(Any, app).Worker(**OPTIONS)
-        try:
-            worker.start()
-        finally:
-            runner.run(queue.close())
+    with ExitStack() as stack:
+        if "webhooks" in kinds:
+            _send_webhooks(app, settings, stack)
+        if "batches" in kinds:
+            _work_on_batches(app, settings, stack)
+        queues = [celery_app.queue_of(settings, kind) for kind in kinds]
+        cast(Any, app).Worker(**OPTIONS, queues=queues).start()
+
+
+def _send_webhooks(app: Celery, settings: Settings, stack: ExitStack) -> None:
+    rounds = stack.enter_context(Rounds(settings))
+    tasks.define_webhooks(app, rounds.hand)
+
+    told: list[object] = []
+
+    def drain(*why: object, **more: object) -> None:
+        rounds.drain(hurry=bool(told))
+        told.append(why)
+
+    def until_all_is_sent() -> None:
+        for signum in (signal.SIGTERM, signal.SIGINT):  # Celery has ended, and listens no more
+            signal.signal(signum, drain)
+
+    stack.callback(until_all_is_sent)
+    cast(Any, signals).worker_shutting_down.connect(drain, weak=False)  # comes with each SIGTERM and SIGINT
+
+
+def _work_on_batches(app: Celery, settings: Settings, stack: ExitStack) -> None:
+    runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+    stack.enter_context(tending(settings))
+    queue = runner.run(open_queue(settings))
+    stack.callback(lambda: runner.run(queue.close()))
+    tasks.define_batches(app, _work(queue, settings), runner)
 
 
 def _work(queue: Queue, settings: Settings) -> BatchWork:
