@@ -96,6 +96,10 @@ bench-affinity: $(READY) ## Measure what prefix affinity is worth, by the counte
 bench-batch: $(READY) ## Measure a batch of 50,000 lines, then one while every process is killed once (about 20 minutes)
 	@held=0; for how in '' --kill; do $(BIN)/python -m benchmarks.batch $$how || held=1; done; exit $$held
 
+.PHONY: bench-webhooks
+bench-webhooks: $(READY) ## Measure 10,000 webhooks to 50 endpoints, some dead, while processes and Redis are killed (3 min)
+	$(BIN)/python -m benchmarks.webhooks
+
 .PHONY: bench-api
 bench-api: $(READY) ## Measure the front door: what it adds to one request, and how soon many waiters are told
 	$(BIN)/python -m benchmarks.overhead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from demo.hooks import Hooks
 from demo.measure import Measured, Send, measure
 from demo.workload import SEED, Arrival, workload
 from fairlane import AsyncClient
@@ -40,17 +42,23 @@ def main() -> None:
         f"Arrivals and lengths have the shape of Azure's conversation trace of 2023 (generated, seed {SEED}).\n",
         highlight=False,
     )
-    with simulated("--slots", str(SLOTS), "--step-ms", str(STEP_MS)) as backend:
+    with (
+        simulated("--slots", str(SLOTS), "--step-ms", str(STEP_MS)) as backend,
+        tempfile.TemporaryDirectory() as folder,
+        Hooks() as hooks,
+    ):
         before = asyncio.run(_directly(backend.url, arrivals))
-        with tempfile.TemporaryDirectory() as folder:
-            options = UpOptions(port=free_port(), backends=(f"sim={backend.url}",), log_level="error")
-            with running(options, data_dir=Path(folder)) as (found, look):
-                after = asyncio.run(_through(found.url, arrivals))
-                console.print(_table(before, after))
-                if sys.stdout.isatty():
-                    console.print(f"\nFairlane serves the model [bold]sim[/bold] at {found.url} until Ctrl-C.")
-                    _stay(look)
-    if before.failed or after.failed:
+        os.environ["FAIRLANE_WEBHOOK_ALLOW"] = hooks.allow  # what `running` starts may send there
+        options = UpOptions(port=free_port(), backends=(f"sim={backend.url}",), log_level="error")
+        with running(options, data_dir=Path(folder)) as (found, look):
+            after = asyncio.run(_through(found.url, arrivals, hooks))
+            console.print(_table(before, after))
+            hooks.await_all()
+            console.print(f"\nWebhooks: {hooks.words}.", highlight=False)
+            if sys.stdout.isatty():
+                console.print(f"\nFairlane serves the model [bold]sim[/bold] at {found.url} until Ctrl-C.")
+                _stay(look)
+    if before.failed or after.failed or not hooks.whole:
         raise SystemExit(1)
 
 
@@ -64,11 +72,13 @@ async def _directly(url: str, arrivals: Sequence[Arrival]) -> Measured:
         return await _watched("without Fairlane", send, arrivals)
 
 
-async def _through(url: str, arrivals: Sequence[Arrival]) -> Measured:
+async def _through(url: str, arrivals: Sequence[Arrival], hooks: Hooks) -> Measured:
     clients = {tenant: AsyncClient(url, api_key=tenant) for tenant in {arrival.tenant for arrival in arrivals}}
 
     async def send(arrival: Arrival) -> None:
-        handle = await clients[arrival.tenant].submit(body=arrival.body("sim"), model="sim", tier=arrival.tier)
+        client = clients[arrival.tenant]
+        handle = await client.submit(body=arrival.body("sim"), model="sim", tier=arrival.tier, webhook=hooks.webhook)
+        hooks.submitted.add(handle.id)
         await handle.result()
 
     try:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from producer.client.batch import AsyncBatchHandle
     from producer.client.client import AsyncClient
     from producer.client.handle import AsyncHandle
+    from producer.client.receiving import verify_webhook
     from producer.client.records import Batch, BatchItem, File, LineError, Progress
     from producer.client.stream import AsyncStream
     from producer.client.sync import Client, Handle, Stream
     from producer.client.sync_batches import BatchHandle
-    from producer.client.webhooks import verify_webhook
     from producer.intake import JobRequest
 
 __all__ = [
@@ -81,7 +81,7 @@ _HOMES: Final = {
     "Stream": "producer.client.sync",
     "WaitTimeout": "fairlane.errors",
     "WebhookInvalid": "fairlane.errors",
-    "verify_webhook": "producer.client.webhooks",
+    "verify_webhook": "producer.client.receiving",
 }
 
 

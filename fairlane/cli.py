@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from fairlane.cli_pool import pool
 from fairlane.cli_queue import explain, policy
 from fairlane.cli_submit import submit
 from fairlane.cli_tenants import tenants
+from fairlane.cli_webhooks import webhooks
 from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals, up_here
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ app.add_typer(policy, name="policy")
 app.add_typer(pool, name="pool")
 app.add_typer(tenants, name="tenants")
 app.add_typer(keys, name="keys")
+app.add_typer(webhooks, name="webhooks")
 for command in (submit, watch, results, cancel, tail, explain):
     app.command()(command)
 
@@ -199,14 +201,17 @@ def api(
 def worker(
     redis: RedisUrl = None,
     namespace: OtherNamespace = None,
+    only: Annotated[
+        Literal["batches", "webhooks"] | None, typer.Option(help="Do one kind of work, and no other. (Default: both)")
+    ] = None,
     log_level: LogLevel = "info",
     parent: Parent = None,
 ) -> None:
-    """Work on batches, as a Celery worker; any number of them share the work."""
-    from dispatcher.batchworker import WorkerOptions, start
+    """Work on batches and send webhooks, as a Celery worker; any number of them share the work."""
+    from dispatcher.celery_worker import WorkerOptions, start
 
     with refusals():
-        start(WorkerOptions(log_level, parent), redis_url=redis, namespace=namespace)
+        start(WorkerOptions(only, log_level, parent), redis_url=redis, namespace=namespace)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,12 +14,14 @@ from fairlane.terminal import (
     OtherNamespace,
     RedisUrl,
     asked,
+    date_of,
     duration,
     names_of,
     say,
     say_json,
     say_table,
     say_unknown,
+    seconds_of,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from fairlane.queue.engine import Queue
 
 PAGE: Final = 500
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="The ten characters after `fl-`, or the key.")]
 
 keys = typer.Typer(no_args_is_help=True, help="Make, list, rotate and revoke the API keys of tenants.")
@@ -68,7 +68,7 @@ def keys_create(
             role=cast("Role", role),
             tiers=tier,
             pools=pool,
-            lasts_s=None if expires is None else _seconds(expires),
+            lasts_s=None if expires is None else seconds_of(expires),
             label=label,
         )
         await say_unknown(queue, tier, pool)
@@ -136,13 +136,14 @@ def keys_rotate(
     async def rotate(queue: Queue) -> tuple[KeyView, str]:
         from fairlane.accounts import Accounts
 
-        return await Accounts(queue).rotate(prefix, _seconds(overlap))
+        return await Accounts(queue).rotate(prefix, seconds_of(overlap))
 
     _say_secret(*asked(redis, namespace, rotate, as_json), as_json)
     if not as_json:
-        lasts_s = _seconds(overlap)
-        until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() + lasts_s))
-        words = f"works until {until} ({duration(1000 * lasts_s)})" if lasts_s else "works no more"
+        lasts_s = seconds_of(overlap)
+        words = (
+            f"works until {date_of(time.time() + lasts_s)} ({duration(1000 * lasts_s)})" if lasts_s else "works no more"
+        )
         typer.echo(f"The old one {words}.", err=True)
 
 
@@ -187,13 +188,3 @@ def _as_json(key: KeyView) -> dict[str, Any]:
         name: None if grant is None else sorted(grant) for name, grant in (("tiers", key.tiers), ("pools", key.pools))
     }
     return asdict(key) | grants
-
-
-def _seconds(text: str) -> float:
-    """`90s`, `15m`, `12h`, `30d`. Raises InvalidRequest."""
-    from fairlane.errors import InvalidRequest
-
-    match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
-    if match is None:
-        raise InvalidRequest(f"A time is a whole number and s, m, h or d: 12h, 30d. Not {text!r}.")
-    return int(match[1]) * _UNITS[match[2]]

@@ -136,14 +136,14 @@ async def _outcome(handle: AsyncHandle) -> Job | FairlaneError:
         return error
 
 
-async def submit_batch(to: Reach, many: Many, wait: bool) -> None:
-    """All lines as one batch. Raises Exit if one did not succeed."""
+async def submit_batch(to: Reach, many: Many, wait: bool, webhook: str | None) -> None:
+    """All lines as one batch, whose end `webhook` is told. Raises Exit if one did not succeed."""
     counted = joblines.count(many.stream, many.given)
     if counted.unnamed:
         many = replace(many, given=many.given.named(only(await to.models())))
     async with to.client() as client:
         lines = _batch_lines(joblines.jobs(many.stream, many.given))
-        handle = await client.batches.submit(lines, idempotency_key=many.given.key)
+        handle = await client.batches.submit(lines, idempotency_key=many.given.key, webhook=webhook)
         if not wait:
             many.shown.say_id(handle.id, (await handle.batch()).raw if many.shown.as_json else {})
             return

@@ -68,6 +68,12 @@ def submit(
         str | None,
         typer.Option(metavar="TEXT", help="The same command with the same key is the same work, which runs only once."),
     ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Is told how it ended, by a webhook that `fairlane webhooks secret default` verifies."
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or print the id.")] = True,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="JSONL as a batch: stored whole, done within 24 h.")] = False,
@@ -86,6 +92,7 @@ def submit(
         "delay_s": delay or None,
         "deadline_s": deadline,
         "timeout_s": timeout,
+        "webhook": None if batch else webhook,
     }
     given = Given(defaults, _values(settings or ()), key or secrets.token_hex(KEY_BYTES))
     one = _one(asked, body)
@@ -93,7 +100,7 @@ def submit(
     if one is None:
         with _jsonl(asked) as source, rewindable(source) as lines:
             many = Many(lines, given, Shown(to_file, as_json))
-            asyncio.run(submit_batch(to, many, wait) if batch else submit_jobs(to, many, wait))
+            asyncio.run(submit_batch(to, many, wait, webhook) if batch else submit_jobs(to, many, wait))
     else:
         asyncio.run(_submit(to, given, one, wait, stream, Shown(to_file, as_json)))
 

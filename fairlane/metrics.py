@@ -1,4 +1,4 @@
-"""The metrics of every process, each named once; and those of a pool, made from one reading of Redis."""
+"""The metrics of every process, each named once; and those of pools and webhooks, made from one reading of Redis."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from fairlane.standing import BackendView, Overview
+from fairlane.webhooks.delivery import Counts
 
 Family = GaugeMetricFamily | CounterMetricFamily
 Row = tuple[str, tuple[str, ...], float]  # a metric's name, its labels after the pool, its value
@@ -24,11 +25,12 @@ _ERRORS: Final = (*(-s for s in reversed(_OFF)), 0, *_OFF)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `where`: of all pools, read from Redis by any front door; or what one process has counted itself."""
+    """One metric. `where`: of all pools or webhooks, read from Redis by any front door; or what one process has counted
+    itself."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"]
-    where: Literal["pools", "front door", "dispatcher"]
+    where: Literal["pools", "webhooks", "front door", "dispatcher"]
     labels: tuple[str, ...]
     text: str
     buckets: tuple[float, ...] = ()
@@ -59,6 +61,8 @@ METRICS: Final = (
     Metric("fairlane_fairness_jain", "gauge", "pools", _POOL, "Jain's index of what waiting tenants got."),
     Metric("fairlane_fairness_gap", "gauge", "pools", _POOL, "The largest service gap between waiting tenants."),
     Metric("fairlane_tenant_jobs_per_second", "gauge", "pools", _TENANT, "Jobs that ended in the last minute."),
+    Metric("fairlane_webhooks_waiting", "gauge", "webhooks", ("state",), "Deliveries that are due, or pending at all."),
+    Metric("fairlane_webhooks_total", "counter", "webhooks", ("outcome",), "Deliveries that ended, and retries."),
     Metric("fairlane_wait_seconds", "histogram", "dispatcher", _TIER, "From submit to lease.", _WAITS),
     Metric("fairlane_service_seconds", "histogram", "dispatcher", _TIER, "From lease to outcome.", _SERVICES),
     Metric("fairlane_first_event_seconds", "histogram", "dispatcher", _TIER, "From lease to first event.", _SERVICES),
@@ -93,16 +97,19 @@ class PoolReading:
 
 
 class PoolCollector(Collector):
-    """Shows the last reading of each pool; for a registry."""
+    """Shows the last reading of each pool, and of webhooks if there is one; for a registry."""
 
-    def __init__(self) -> None:
+    def __init__(self, webhooks: Counts | None = None) -> None:
         self._readings: dict[str, PoolReading] = {}
+        self._webhooks = webhooks
 
     def show(self, reading: PoolReading) -> None:
         self._readings[reading.name] = reading
 
     def collect(self) -> Iterator[Family]:
-        return iter(pool_families(self._readings.values()))
+        yield from pool_families(self._readings.values())
+        if self._webhooks:
+            yield from webhook_families(self._webhooks)
 
 
 def pool_families(readings: Iterable[PoolReading]) -> list[Family]:
@@ -112,6 +119,16 @@ def pool_families(readings: Iterable[PoolReading]) -> list[Family]:
         for name, labels, value in _rows(reading):
             families[name].add_metric([reading.name, *labels], value)
     return list(families.values())
+
+
+def webhook_families(counts: Counts) -> list[Family]:
+    """The metrics of the deliveries of all tenants."""
+    waiting, ended = (_family(metric) for metric in METRICS if metric.where == "webhooks")
+    for state, count in (("due", counts.due), ("pending", counts.pending)):
+        waiting.add_metric([state], count)
+    for outcome, count in (("delivered", counts.delivered), ("failed", counts.failed), ("retried", counts.retried)):
+        ended.add_metric([outcome], count)
+    return [waiting, ended]
 
 
 def _family(metric: Metric) -> Family:

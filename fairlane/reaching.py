@@ -31,6 +31,7 @@ ServerUrl = Annotated[
 ApiKey = Annotated[
     str | None, typer.Option(metavar="KEY", envvar="FAIRLANE_API_KEY", help="For the front door.", show_default=False)
 ]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Whose: over --redis, or with an operator's key.")]
 _OPTIONS: Final = {
     "context": typer.Context,
     "server": ServerUrl,
@@ -53,11 +54,11 @@ class Reach:
     def by_http(self) -> bool:
         return self.url.startswith(("http://", "https://"))
 
-    def client(self, retry_for_s: float = 0.0) -> AsyncClient:
-        """A client, which is as patient as is said."""
+    def client(self, retry_for_s: float = 0.0, *, tenant: str | None = None) -> AsyncClient:
+        """A client, which is as patient as is said. `tenant` is whose it is, if that may be said."""
         from producer.client.client import AsyncClient
 
-        return AsyncClient(self.url, self.api_key, namespace=self.namespace, retry_for_s=retry_for_s)
+        return AsyncClient(self.url, self.api_key, tenant=tenant, namespace=self.namespace, retry_for_s=retry_for_s)
 
     async def models(self) -> list[str]:
         """Those that are served."""
@@ -96,11 +97,13 @@ def only(models: Sequence[str]) -> str:
     raise InvalidRequest(f"Which model? Say --model NAME. {known}", param="model")
 
 
-def reaching(first: Way) -> Callable[[Callable[Concatenate[Reach, P], None]], Callable[..., None]]:
+def reaching(
+    first: Way, unless: str | None = None
+) -> Callable[[Callable[Concatenate[Reach, P], None]], Callable[..., None]]:
     """A function whose first argument is a Reach becomes a command with the options that say which queue is meant.
 
-    `first` is the way that is taken if `fairlane up` runs here and nothing else was said. Refusals are told in words,
-    or as JSON if the command's `as_json` is set.
+    `first` is the way that is taken if `fairlane up` runs here and nothing else was said. With the option `unless` no
+    queue is needed, and none is looked for. Refusals are told in words, or as JSON if the command's `as_json` is set.
     """
 
     def decorate(act: Callable[Concatenate[Reach, P], None]) -> Callable[..., None]:
@@ -108,7 +111,9 @@ def reaching(first: Way) -> Callable[[Callable[Concatenate[Reach, P], None]], Ca
         def command(*args: P.args, **kwargs: P.kwargs) -> None:
             options = {name: kwargs.pop(name) for name in _OPTIONS}
             with refusals(bool(kwargs.get("as_json"))):
-                act(reach(first, **options), *args, **kwargs)  # pyright: ignore[reportArgumentType]
+                alone = unless is not None and kwargs[unless] is not None
+                to = Reach("") if alone else reach(first, **options)  # pyright: ignore[reportArgumentType]
+                act(to, *args, **kwargs)
 
         own = list(signature(act, eval_str=True).parameters.values())[1:]
         more = [

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -22,6 +25,7 @@ REFUSED: Final = 3  # exit codes: 0 done, 1 a job did not succeed, 2 usage, 3 re
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 CUT_OFF: Final = 141  # whoever read our output is gone, as after SIGPIPE
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 T = TypeVar("T")
 
 RedisUrl = Annotated[
@@ -208,6 +212,35 @@ def settings_of(words: Sequence[str]) -> dict[str, str]:
             raise InvalidRequest(f"{name} is there twice: {found[name]!r} and {value!r}. Say one.", param=name)
         found[name] = value
     return found
+
+
+def seconds_of(text: str) -> float:
+    """`90s`, `15m`, `12h`, `30d`. Raises InvalidRequest."""
+    from fairlane.errors import InvalidRequest
+
+    match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
+    if match is None:
+        raise InvalidRequest(f"A time is a whole number and s, m, h or d: 12h, 30d. Not {text!r}.")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def moment_of(text: str) -> float:
+    """Unix seconds: `2h` is so long ago, `2026-11-30 12:00` is this machine's time. Raises InvalidRequest."""
+    from fairlane.errors import InvalidRequest
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return time.time() - seconds_of(text)
+    except InvalidRequest:
+        raise InvalidRequest(f"A moment is 90s, 15m, 12h or 30d ago, or 2026-11-30T12:00. Not {text!r}.") from None
+
+
+def date_of(at: float | None) -> str | None:
+    """Unix seconds as this machine's time, to read."""
+    return None if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def duration(ms: float) -> str:

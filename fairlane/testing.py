@@ -9,17 +9,20 @@ No Redis, no network: every job is answered at once, as the test says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from producer.client.client import AsyncClient
+from producer.client.receiving import signature_of
 from producer.client.script import Fails, Reply, Script, Scripted, Waits
 from producer.client.scripted import ScriptedTransport
 from producer.client.session import Session
 from producer.client.sync import Client
 from producer.intake import JobRequest
 
-__all__ = ["AsyncFakeClient", "Fails", "FakeClient", "Reply", "Scripted", "Waits"]
+__all__ = ["AsyncFakeClient", "Fails", "FakeClient", "Reply", "Scripted", "Waits", "signed_webhook"]
 
 OTHERWISE: Final = "Hello."
 
@@ -86,3 +89,19 @@ class FakeClient(Client):
             self._fake.settle(job_id, answer)
 
         self._portal.call(act)
+
+
+def signed_webhook(event: Mapping[str, Any], secret: str, *, webhook_id: str = "msg_1") -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a webhook, as Fairlane sends it now: for the tests of a receiver.
+
+    body, headers = signed_webhook({"type": "job.succeeded", "data": {"id": "job_1"}}, SECRET)
+    assert app.test_client().post("/hooks", data=body, headers=headers).status_code == 204
+    """
+    body = json.dumps(event, separators=(",", ":"))
+    now = int(time.time())
+    return body.encode(), {
+        "content-type": "application/json",
+        "webhook-id": webhook_id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": signature_of(secret, webhook_id, now, body),
+    }

@@ -19,6 +19,8 @@ from fairlane.model import JobSpec
 from fairlane.queue.checks import MAX_HEAD_BYTES
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.safe_url import Guard
+from fairlane.webhooks.values import check_own
 from producer.limiting import Limiting
 
 DEFAULT_TIER: Final = "default"
@@ -44,12 +46,13 @@ class JobRequest:
 
 
 class Intake:
-    """Makes jobs of requests. `max_attempts` is for those that do not say."""
+    """Makes jobs of requests. `max_attempts` is for those that do not say; `guard` says where webhooks may go."""
 
-    def __init__(self, queue: Queue, max_attempts: int = 3) -> None:
+    def __init__(self, queue: Queue, max_attempts: int = 3, *, guard: Guard) -> None:
         self._queue = queue
+        self._guard = guard
         self._max_attempts = max_attempts
-        self.limiting = Limiting(queue)
+        self.limiting = Limiting(queue, guard)
         self._pools: dict[str, Pool] = {}  # what its policy says is asked again
 
     async def pool(self, model: str, caller: Caller | None = None) -> Pool:
@@ -86,9 +89,7 @@ class Intake:
         if request.endpoint not in ENDPOINTS:
             raise InvalidRequest(f"endpoint is one of {', '.join(ENDPOINTS)}.", param="endpoint")
         if request.webhook is not None:
-            raise InvalidRequest(
-                "There are no webhooks yet. Leave `webhook` out, and wait for the job.", param="webhook"
-            )
+            check_own(request.webhook, self._guard)
         if request.deadline_s is not None and request.delay_s >= request.deadline_s:
             raise InvalidRequest("The job would be past its deadline before its delay ends.", param="deadline_s")
         what = asked(request.endpoint, _body(request), with_prefix=pool.policy.affinity == "prefix")
@@ -105,6 +106,7 @@ class Intake:
             deadline_ms=None if request.deadline_s is None else _ms("deadline_s", request.deadline_s),
             idempotency_key=request.idempotency_key,
             prefix=what.prefix,
+            hook=request.webhook is not None,
         )
 
 

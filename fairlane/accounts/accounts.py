@@ -52,7 +52,7 @@ class Accounts:
         return await self._change("known", tenant, values.account_fields(changes))
 
     async def disable(self, tenant: str) -> Account:
-        """Refuses all of the tenant's keys; jobs that were taken in go on. Raises NotFound."""
+        """Refuses all of the tenant's keys. Jobs that were taken in go on, batches submit none. Raises NotFound."""
         return await self._change("known", tenant, {"disabled": "1"})
 
     async def enable(self, tenant: str) -> Account:

@@ -17,9 +17,24 @@ from fairlane.errors import StoreFull, StoreUnavailable
 from fairlane.files import Files
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
+from fairlane.safe_url import Guard
 from fairlane.settings import Settings
+from fairlane.webhooks.deliveries import Deliveries
+from fairlane.webhooks.endpoints import Webhooks
 from producer.abandoned import Abandoned
-from producer.api import batches, errors, files, health, inference, jobs, models, responses, submit
+from producer.api import (
+    batches,
+    errors,
+    files,
+    health,
+    inference,
+    jobs,
+    models,
+    responses,
+    submit,
+    webhook_deliveries,
+    webhooks,
+)
 from producer.api.credentials import credentials
 from producer.api.documents import describe
 from producer.api.state import State
@@ -40,6 +55,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
     `settings` says.
     """
     Contents(settings.files_at)  # said now, not at the first upload
+    guard = Guard.of(settings.webhook_allow, settings.webhook_ports)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -61,7 +77,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                     queue=used,
                     accounts=accounts,
                     credentials=credentials(settings, accounts),
-                    intake=Intake(used, settings.max_attempts),
+                    intake=Intake(used, settings.max_attempts, guard=guard),
                     waiting=Waiting(used, signals),
                     streams=Streams(used, signals),
                     abandoned=abandoned,
@@ -70,6 +86,9 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                     registry=registry,
                     files=kept,
                     batches=Batches(used, kept),
+                    guard=guard,
+                    webhooks=Webhooks(used, guard),
+                    deliveries=Deliveries(used),
                     needs_dispatcher=needs_dispatcher,
                 )
                 yield
@@ -82,7 +101,9 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
         title="Fairlane", version=version("fairlane"), lifespan=lifespan, redoc_url=None, redirect_slashes=False
     )
     errors.install(app)
-    for part in (submit, jobs, inference, responses, files, batches, models, health):
+    for part in (
+        submit, jobs, inference, responses, files, batches, webhooks, webhook_deliveries, models, health,
+    ):  # fmt: skip
         app.include_router(part.router)
     describe(app)
     return app

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fairlane.batches import BatchView
+from fairlane.batches.document import batch_view
+from fairlane.batches.view import OUTPUT_S
+from fairlane.webhooks.values import check_own
 from producer.api.answers import Json
 from producer.api.body import read_json
 from producer.api.documents import RESPONSES
@@ -16,10 +18,20 @@ from producer.api.file_documents import BATCH, BATCH_BODY, BATCH_PAGE, BATCH_RES
 from producer.api.files import list_view
 from producer.api.identity import KeyHeader, Tenant, Who
 from producer.api.state import Shared, accepting
+from producer.api.wire import WebhookIn
 
 MOST_AFTER: Final = 10**9
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"], responses=RESPONSES)
+
+
+class Expiry(BaseModel):
+    """When the output and error files are deleted: `seconds` after each was made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    anchor: Literal["created_at"]
+    seconds: int
 
 
 class BatchIn(BaseModel):
@@ -31,6 +43,8 @@ class BatchIn(BaseModel):
     endpoint: Annotated[str, Field(max_length=100)]
     completion_window: Annotated[str, Field(max_length=100)]
     metadata: dict[str, str] | None = None
+    output_expires_after: Expiry | None = None
+    webhook: WebhookIn | None = None
 
 
 @router.post("", openapi_extra={"requestBody": BATCH_BODY}, responses={200: BATCH}, response_model=None)
@@ -42,8 +56,18 @@ async def create(request: Request, caller: Who, key: KeyHeader = None) -> Respon
         asked = BatchIn.model_validate(payload)
     except ValidationError as error:
         raise fault_of(error.errors(include_url=False)) from error
+    webhook = asked.webhook.model_dump(exclude_none=True) if asked.webhook else None
+    if webhook is not None:
+        check_own(webhook, state.guard)
     made = await state.batches.create(
-        caller, asked.input_file_id, asked.endpoint, asked.completion_window, asked.metadata, key
+        caller,
+        asked.input_file_id,
+        asked.endpoint,
+        asked.completion_window,
+        asked.metadata,
+        key,
+        output_lasts_s=asked.output_expires_after.seconds if asked.output_expires_after else OUTPUT_S,
+        webhook=webhook,
     )
     return Json(batch_view(made))
 
@@ -81,50 +105,3 @@ async def results(
 async def cancel(state: Shared, tenant: Tenant, batch_id: str) -> Response:
     """Ends the batch early; what was answered by then is in its files."""
     return Json(batch_view(await state.batches.cancel(tenant, batch_id)))
-
-
-def batch_view(batch: BatchView) -> dict[str, Any]:
-    """OpenAI's batch object."""
-    times = ("in_progress", "expires", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
-    return {
-        "id": batch.id,
-        "object": "batch",
-        "endpoint": batch.endpoint,
-        "model": batch.model,
-        "errors": _errors(batch),
-        "input_file_id": batch.input_file_id,
-        "completion_window": batch.completion_window,
-        "status": batch.status,
-        "output_file_id": batch.output_file_id,
-        "error_file_id": batch.error_file_id,
-        "created_at": batch.created_at_ms // 1000,
-        **{f"{name}_at": _seconds(getattr(batch, f"{name}_at_ms")) for name in times},
-        "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
-        "usage": _usage(batch),
-        "metadata": dict(batch.metadata) or None,
-    }
-
-
-def _errors(batch: BatchView) -> dict[str, Any] | None:
-    if not batch.faults:
-        return None
-    data = [{"code": f.code, "message": f.message, "param": f.param, "line": f.line} for f in batch.faults]
-    return {"object": "list", "data": data}
-
-
-def _usage(batch: BatchView) -> dict[str, Any] | None:
-    """What the answers say they cost. Of cached and reasoning tokens nothing is known."""
-    if batch.usage is None:
-        return None
-    given, made = batch.usage.input_tokens, batch.usage.output_tokens
-    return {
-        "input_tokens": given,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": made,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": given + made,
-    }
-
-
-def _seconds(ms: int | None) -> int | None:
-    return None if ms is None else ms // 1000

@@ -143,8 +143,8 @@ STORE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {503: ERROR}
 ANY: Final = {"description": "The backend's status and body, unchanged."}
 
 _ONE: Final[Schema] = JobIn.model_json_schema(ref_template="#/components/schemas/{model}")
-_WEBHOOK: Final[Schema] = _ONE.pop("$defs")["WebhookIn"]
-_ONE["properties"]["webhook"]["anyOf"][0] = _WEBHOOK
+WEBHOOK: Final[Schema] = _ONE.pop("$defs")["WebhookIn"]
+_ONE["properties"]["webhook"]["anyOf"][0] = WEBHOOK
 CREATE_BODY: Final[Schema] = {
     "required": True,
     "content": {

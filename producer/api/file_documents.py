@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fairlane.asking import ENDPOINTS
+from producer.api.documents import WEBHOOK
 
 Schema = dict[str, Any]
 
@@ -125,6 +126,16 @@ BATCH_BODY: Final[Schema] = {
                         "maxProperties": 16,
                         "propertyNames": {"maxLength": 64},
                         "additionalProperties": {"type": "string", "maxLength": 512},
+                    },
+                    "webhook": {"anyOf": [WEBHOOK, {"type": "null"}]},
+                    "output_expires_after": {
+                        "type": ["object", "null"],
+                        "required": ["anchor", "seconds"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "anchor": {"const": "created_at"},
+                            "seconds": {"type": "integer", "minimum": 3600, "maximum": 2592000},
+                        },
                     },
                 },
             }

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from fairlane.errors import FairlaneError
 from fairlane.metrics import PoolCollector, PoolReading
+from fairlane.webhooks.outbox import Outbox
 from producer.api.answers import Json
 from producer.api.documents import METRICS, READINESS, STORE_RESPONSES
 from producer.api.errors import retry_after_s
@@ -61,8 +62,8 @@ async def _idle_pools(state: State) -> list[str]:
 
 @router.get("/metrics", responses={200: METRICS, **STORE_RESPONSES}, response_model=None)
 async def metrics(state: Shared) -> Response:
-    """Pools, tiers, gates and backends, read from Redis now; and what this front door has counted."""
-    collector = PoolCollector()
+    """Pools, tiers, gates, backends and webhooks, read from Redis now; and what this front door has counted."""
+    collector = PoolCollector(await Outbox(state.queue.store).counts())
     for pool in await state.queue.pools.all():
         overview = await state.queue.inspect.overview(pool)
         collector.show(PoolReading(pool.name, overview, pool.policy.gamma, round(1000 * time.time())))

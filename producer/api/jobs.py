@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from fairlane.errors import IllegalTransition
 from fairlane.head import Head
+from fairlane.jobview import job_view
 from fairlane.queue.streams import Position
 from producer.api.answers import Json
 from producer.api.documents import EVENTS, EXPLANATION, JOB, PAGE, RESPONSES
@@ -18,7 +19,6 @@ from producer.api.presence import CLOSED, unless_gone
 from producer.api.state import Shared, accepting
 from producer.api.streaming import stream_response
 from producer.explaining import explain_view
-from producer.jobview import job_view
 
 WAIT_MOST_S: Final = 60.0
 

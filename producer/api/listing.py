@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
 from fairlane.errors import InvalidRequest, UnknownTier
+from fairlane.jobview import job_view
 from fairlane.model import Job
 from fairlane.queue.engine import Queue
 from fairlane.queue.inspection import Index
 from fairlane.queue.pools import Pool
-from producer.jobview import job_view
 
 READS: Final = 20
 STATES: Final = ("queued", "delayed", "leased", "succeeded", "failed", "cancelled", "expired")

@@ -14,7 +14,10 @@ from fairlane.batches import Batches
 from fairlane.errors import Draining
 from fairlane.files import Files
 from fairlane.queue.engine import Queue
+from fairlane.safe_url import Guard
 from fairlane.settings import Settings
+from fairlane.webhooks.deliveries import Deliveries
+from fairlane.webhooks.endpoints import Webhooks
 from producer.abandoned import Abandoned
 from producer.api.credentials import Credentials
 from producer.estimate import Estimates
@@ -43,6 +46,9 @@ class State:
     registry: CollectorRegistry
     files: Files
     batches: Batches
+    guard: Guard
+    webhooks: Webhooks
+    deliveries: Deliveries
     needs_dispatcher: bool = False
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fairlane.accounts import Caller
 from fairlane.errors import FairlaneError, InvalidRequest, ModelNotFound, QueueFull, StoreUnavailable
+from fairlane.jobview import job_view
 from fairlane.model import Job, JobSpec, Submitted
 from fairlane.queue.pools import Pool
 from producer.api.answers import Json
@@ -25,7 +26,6 @@ from producer.api.rates import rate_headers
 from producer.api.state import State, accepting
 from producer.api.wire import JobIn
 from producer.intake import JobRequest
-from producer.jobview import job_view
 
 MOST: Final = 1000
 BREATH: Final = 50  # jobs that are checked in one go: others have their turn in between

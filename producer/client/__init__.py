@@ -5,10 +5,12 @@
   giving_up.py: when nobody waits any more
 - batches.py, batch.py (a handle), lines.py (in), ordering.py (out), meter.py (how fast); files.py, content.py (what is
   uploaded); records.py: all of these as values
-- session.py, patience.py: trying again and waiting, whatever the transport; transport.py, archive.py: its protocol
-- direct.py, http.py, http_archive.py: the two transports, over door.py (one front door), connections.py, refusals.py
-  and sse.py
-- scripted.py, scripted_archive.py: a third one, for tests (fairlane.testing): script.py says what, worded.py how
-- sync.py, sync_batches.py: the face, whose calls run in the event loop of a background thread (portal.py)
-- webhooks.py: what receivers need
+- webhooks.py: where a tenant's events go, and what became of them; webhook_records.py: these as values
+- session.py, patience.py: trying again and waiting, whatever the transport; transport.py, archive.py, postbox.py: its
+  protocol
+- direct.py, http.py, http_….py: the two transports, over door.py (one front door), connections.py, refusals.py and
+  sse.py
+- scripted.py, scripted_….py: a third one, for tests (fairlane.testing): script.py says what, worded.py how
+- sync.py, sync_….py: the face, whose calls run in the event loop of a background thread (portal.py)
+- receiving.py: what the receivers of webhooks need
 """

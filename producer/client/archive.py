@@ -38,6 +38,7 @@ class BatchOrder:
     completion_window: str
     metadata: Mapping[str, str] | None
     idempotency_key: str
+    webhook: Mapping[str, object] | None = None
 
 
 class Archive(Protocol):

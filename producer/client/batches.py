@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from os import PathLike
 from typing import Final, TypeAlias
 
@@ -18,11 +19,26 @@ from producer.client.files import AsyncFiles
 from producer.client.lines import ENDPOINT, Lines, endpoint_of
 from producer.client.records import Batch, File
 from producer.client.session import Session
-from producer.client.submission import KEY_BYTES
+from producer.client.submission import KEY_BYTES, hook_of
 
 Requests: TypeAlias = "str | PathLike[str] | File | Iterable[Item]"
 NAME: Final = "batch.jsonl"
 WINDOW: Final = "24h"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is said of a batch beside its file."""
+
+    completion_window: str
+    metadata: Mapping[str, str] | None
+    idempotency_key: str | None
+    webhook: str | Mapping[str, object] | None
+
+    def order(self, file_id: str, endpoint: str) -> BatchOrder:
+        """With a key of its own, if none was given."""
+        key = self.idempotency_key or secrets.token_hex(KEY_BYTES)
+        return BatchOrder(file_id, endpoint, self.completion_window, self.metadata, key, hook_of(self.webhook))
 
 
 class AsyncBatches:
@@ -41,6 +57,7 @@ class AsyncBatches:
         metadata: Mapping[str, str] | None = None,
         completion_window: str = WINDOW,
         idempotency_key: str | None = None,
+        webhook: str | Mapping[str, object] | None = None,
     ) -> AsyncBatchHandle:
         """Submits a batch of up to 50,000 requests to one model.
 
@@ -50,45 +67,30 @@ class AsyncBatches:
         The `endpoint` follows from the first request, unless it is given; that of a File is chat.
 
         The same `idempotency_key` and order is the same batch; without one each call has its own, the same over its
-        retries. The front door looks at the lines later: what is wrong in them, `results` and `errors` say. Raises
-        InvalidRequest, PayloadTooLarge, NotFound (the File) and others of FairlaneError.
+        retries. `webhook`, as of `Client.submit`, is told when the batch has ended. The front door looks at the lines
+        later: what is wrong in them, `results` and `errors` say. Raises InvalidRequest, PayloadTooLarge, NotFound (the
+        File) and others of FairlaneError.
         """
+        terms = Terms(completion_window, metadata, idempotency_key, webhook)
         if isinstance(requests, File):
-            return await self.create(requests.id, endpoint or ENDPOINT, completion_window, metadata, idempotency_key)
+            return await self.create(requests.id, endpoint or ENDPOINT, terms)
         content, lines = prepared(requests, endpoint, model)
         for _ in content.fill():
             await asyncio.sleep(0)  # others have their turn
-        return await self.send(content, lines.endpoint, completion_window, metadata, idempotency_key)
+        return await self.send(content, lines.endpoint, terms)
 
-    async def send(
-        self,
-        content: Content,
-        endpoint: str | None,
-        completion_window: str,
-        metadata: Mapping[str, str] | None,
-        idempotency_key: str | None,
-    ) -> AsyncBatchHandle:
+    async def send(self, content: Content, endpoint: str | None, terms: Terms) -> AsyncBatchHandle:
         """`submit`, of what is ready to be sent; closes it."""
         with content:
             if not (first := content.first_line()).strip():
                 raise InvalidRequest("A batch has one request at least.", param="requests")
             named = endpoint or endpoint_of(first)
             file = await self._files.send(content, "batch")
-        return await self.create(file.id, named, completion_window, metadata, idempotency_key, own_file=True)
+        return await self.create(file.id, named, terms, own_file=True)
 
-    async def create(
-        self,
-        file_id: str,
-        endpoint: str,
-        completion_window: str,
-        metadata: Mapping[str, str] | None,
-        idempotency_key: str | None,
-        *,
-        own_file: bool = False,
-    ) -> AsyncBatchHandle:
+    async def create(self, file_id: str, endpoint: str, terms: Terms, *, own_file: bool = False) -> AsyncBatchHandle:
         """A batch of a file that was uploaded; if that was for this order, and it was given before, it is deleted."""
-        key = idempotency_key or secrets.token_hex(KEY_BYTES)
-        order = BatchOrder(file_id, endpoint, completion_window, metadata, key)
+        order = terms.order(file_id, endpoint)
         batch = await self._session.ask(lambda to: to.archive.create(order))
         if own_file and batch.input_file_id != file_id:
             with suppress(FairlaneError):

@@ -16,6 +16,7 @@ from producer.client.session import Session
 from producer.client.stream import AsyncStream
 from producer.client.submission import Submission, asking, streamed, submission
 from producer.client.transport import transport_for
+from producer.client.webhooks import AsyncWebhooks
 
 Progress = Callable[[int, int | None], object]
 
@@ -43,6 +44,7 @@ class AsyncClient:
         self._session = session
         self.files = AsyncFiles(session)
         self.batches = AsyncBatches(session)
+        self.webhooks = AsyncWebhooks(session)
 
     @asking(submission)
     async def submit(self, asked: Submission) -> AsyncHandle:

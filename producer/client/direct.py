@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fairlane.accounts import Caller
 from fairlane.errors import FairlaneError, IllegalTransition, NotSupported
 from fairlane.head import Head
 from fairlane.job import Job, Json
+from fairlane.jobview import job_view
 from fairlane.model import JobSpec
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.streams import Position
+from fairlane.safe_url import Guard
 from producer.client.archive import Archive, no_archive
+from producer.client.direct_postbox import DirectPostbox
 from producer.client.sse import PULSE, Event, event_of, whole_answer
 from producer.client.submission import Submission
 from producer.client.transport import Page
 from producer.estimate import Estimates
 from producer.explaining import explain_view
 from producer.intake import Intake
-from producer.jobview import job_view
 from producer.streaming import Ended, Pause, Streams
 from producer.waiting import Waiting
+
+PORTS: Final = "80,443,8080,8443"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class RedisTransport:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._opened: _Opened | None = None
+        self._guard = _guard()
+        self.postbox = DirectPostbox(self._queue, tenant, self._guard)
 
     async def submit(self, asked: Submission) -> str:
         to = await self._open()
@@ -134,9 +142,16 @@ class RedisTransport:
                 self._stack.push_async_callback(queue.close)
                 signals = await self._stack.enter_async_context(queue.signals())
                 self._opened = _Opened(
-                    queue, Intake(queue), Waiting(queue, signals), Streams(queue, signals), Estimates(queue)
+                    queue,
+                    Intake(queue, guard=self._guard),
+                    Waiting(queue, signals),
+                    Streams(queue, signals),
+                    Estimates(queue),
                 )
             return self._opened
+
+    async def _queue(self) -> Queue:
+        return (await self._open()).queue
 
     @staticmethod
     async def _pool(intake: Intake, model: str, known: dict[str, Pool | FairlaneError]) -> Pool:
@@ -150,3 +165,8 @@ class RedisTransport:
         if isinstance(found, FairlaneError):
             raise found
         return found
+
+
+def _guard() -> Guard:
+    """Where webhooks may go, as this process's environment says. (A bare client has not all that Settings need.)"""
+    return Guard.of(os.environ.get("FAIRLANE_WEBHOOK_ALLOW", ""), os.environ.get("FAIRLANE_WEBHOOK_PORTS", PORTS))

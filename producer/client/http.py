@@ -13,6 +13,7 @@ from fairlane.errors import FairlaneError
 from fairlane.job import Job, Json
 from producer.client.door import Door
 from producer.client.http_archive import HttpArchive
+from producer.client.http_postbox import HttpPostbox
 from producer.client.refusals import foreign, refusal
 from producer.client.sse import Event, events_of, whole_answer
 from producer.client.submission import Submission
@@ -35,6 +36,7 @@ class HttpTransport:
         self._waits = asyncio.Semaphore(WAITS_MOST)
         self._door = Door(url, api_key)
         self.archive = HttpArchive(self._door)
+        self.postbox = HttpPostbox(self._door, tenant)
 
     async def submit(self, asked: Submission) -> str:
         return cast(str, (await self._door.call("POST", "/v1/jobs", self._wire(asked)))["id"])

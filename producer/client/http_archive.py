@@ -73,6 +73,7 @@ class HttpArchive:
             "endpoint": order.endpoint,
             "completion_window": order.completion_window,
             "metadata": order.metadata,
+            "webhook": order.webhook,
         }
         body = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
         headers = {"idempotency-key": order.idempotency_key}

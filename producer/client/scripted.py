@@ -14,6 +14,7 @@ from fairlane.errors import FairlaneError, IdempotencyMismatch, IllegalTransitio
 from fairlane.job import Job, Json
 from producer.client.script import Fails, Reply, Script, Waits
 from producer.client.scripted_archive import ScriptedArchive
+from producer.client.scripted_postbox import ScriptedPostbox
 from producer.client.sse import PULSE, Event, whole_answer
 from producer.client.submission import Submission
 from producer.client.transport import ANONYMOUS, Page
@@ -46,6 +47,7 @@ class ScriptedTransport:
         self._keys: dict[tuple[str, str], str] = {}
         self._numbers = count(1)
         self.archive = ScriptedArchive(script)
+        self.postbox = ScriptedPostbox(self._tenant)
 
     async def submit(self, asked: Submission) -> str:
         tenant, key = asked.tenant or self._tenant, asked.request.idempotency_key or ""

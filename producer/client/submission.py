@@ -59,7 +59,7 @@ def submission(
     timeout_s: float | None = None,
     max_attempts: int | None = None,
     metadata: Mapping[str, object] | None = None,
-    webhook: Mapping[str, object] | None = None,
+    webhook: str | Mapping[str, object] | None = None,
     **parameters: object,
 ) -> Submission:
     """One request, as keyword arguments.
@@ -67,8 +67,9 @@ def submission(
     Say what to answer by one of `messages` (chat), `prompt` (completion), `input` (embeddings), or by a whole `body`,
     which may name the model too. All other arguments (`temperature`, `max_tokens` …) go into the body as they are.
     Times in seconds: `delay_s` and `deadline_s` count from now, and the deadline is for the start of the work;
-    `timeout_s` bounds one attempt. Without an `idempotency_key` the call gets a fresh one, the same over its retries.
-    Raises InvalidRequest.
+    `timeout_s` bounds one attempt. `webhook` is the URL that is told how the job ended, or `{"url", "secret"?,
+    "headers"?}`; without a secret, it is signed with `client.webhooks.secret()`. Without an `idempotency_key` the call
+    gets a fresh one, the same over its retries. Raises InvalidRequest.
     """
     given: dict[str, object] = {
         name: value for name, value in (("prompt", prompt), ("input", input)) if value is not None
@@ -93,9 +94,14 @@ def submission(
         timeout_s=timeout_s,
         max_attempts=max_attempts,
         metadata=metadata,
-        webhook=webhook,
+        webhook=hook_of(webhook),
     )
     return Submission.of(request, tenant)
+
+
+def hook_of(webhook: str | Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """A job's or batch's own webhook, whose URL may be all that is said."""
+    return {"url": webhook} if isinstance(webhook, str) else webhook
 
 
 def streamed(asked: Submission) -> Submission:

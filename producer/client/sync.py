@@ -17,6 +17,7 @@ from producer.client.portal import Portal
 from producer.client.stream import AsyncStream
 from producer.client.submission import Submission, asking, submission
 from producer.client.sync_batches import Batches, Files
+from producer.client.sync_webhooks import Webhooks
 
 
 class Handle:
@@ -132,6 +133,7 @@ class Client:
         self._portal = Portal(client.close)
         self.files = Files(self._portal, client.files)
         self.batches = Batches(self._portal, client.batches)
+        self.webhooks = Webhooks(self._portal, client.webhooks)
 
     @asking(submission)
     def submit(self, asked: Submission) -> Handle:

@@ -7,7 +7,7 @@ from functools import partial
 
 from fairlane.job import Json
 from producer.client.batch import AsyncBatchHandle, Watcher
-from producer.client.batches import ENDPOINT, WINDOW, AsyncBatches, Requests, prepared
+from producer.client.batches import ENDPOINT, WINDOW, AsyncBatches, Requests, Terms, prepared
 from producer.client.content import Content
 from producer.client.files import AsyncFiles, Source, opened
 from producer.client.portal import Portal
@@ -118,15 +118,16 @@ class Batches:
         metadata: Mapping[str, str] | None = None,
         completion_window: str = WINDOW,
         idempotency_key: str | None = None,
+        webhook: str | Mapping[str, object] | None = None,
     ) -> BatchHandle:
         """As AsyncBatches.submit; an iterable is read in the caller's thread."""
-        rest = (completion_window, metadata, idempotency_key)
+        terms = Terms(completion_window, metadata, idempotency_key, webhook)
         if isinstance(requests, File):
-            create = partial(self._batches.create, requests.id, endpoint or ENDPOINT, *rest)
+            create = partial(self._batches.create, requests.id, endpoint or ENDPOINT, terms)
             return BatchHandle(self._portal, self._portal.call(create))
         content, lines = prepared(requests, endpoint, model)
         content = _filled(content)
-        return BatchHandle(self._portal, self._portal.call(partial(self._batches.send, content, lines.endpoint, *rest)))
+        return BatchHandle(self._portal, self._portal.call(partial(self._batches.send, content, lines.endpoint, terms)))
 
     def get(self, batch_id: str) -> BatchHandle:
         """The handle of a batch that was submitted before, by whatever process. Nothing is asked yet."""

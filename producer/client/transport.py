@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from fairlane.errors import FairlaneError, InvalidRequest
 from fairlane.job import Job, Json
 from producer.client.archive import Archive
+from producer.client.postbox import Postbox
 from producer.client.sse import Event
 from producer.client.submission import Submission
 
@@ -34,6 +35,11 @@ class Transport(Protocol):
     @property
     def archive(self) -> Archive:
         """Files and batches. Raises NotSupported."""
+        ...
+
+    @property
+    def postbox(self) -> Postbox:
+        """Webhook endpoints and deliveries."""
         ...
 
     async def submit(self, asked: Submission) -> str:

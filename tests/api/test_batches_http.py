@@ -11,8 +11,8 @@ import pytest
 from openai.types import Batch
 
 from fairlane.batches import BatchFault, BatchView
+from fairlane.batches.document import batch_view
 from fairlane.model import Usage
-from producer.api.batches import batch_view
 from producer.api.state import State
 from tests.api.door import BOB, JOB, refused
 

@@ -79,6 +79,11 @@ async def test_metrics_are_prometheus_text(http: httpx.AsyncClient, pool: Pool) 
     assert depth == {"priority": 0, "default": 1, "flex": 0, "batch": 0}
     assert "fairlane_oldest_waiting_seconds" in families
     assert families["fairlane_backend_inflight"].samples[0].labels == {"pool": "llama", "backend": "b1"}
+    webhooks = {sample.labels["state"]: sample.value for sample in families["fairlane_webhooks_waiting"].samples}
+    assert webhooks == {"due": 0, "pending": 0}
+    assert {sample.labels["outcome"] for sample in families["fairlane_webhooks"].samples} == {
+        "delivered", "failed", "retried",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

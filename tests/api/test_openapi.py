@@ -37,6 +37,8 @@ from tests.servers import ValkeyServer
 
 # The front door draws its jitter in a thread of this process, which hypothesis takes for a strategy of ours.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+URL = "https://hooks.example.com/fairlane"
+GOOD = {"model": "llama", "url": URL}  # what no generator guesses
 EXAMPLES = int(os.environ.get("FAIRLANE_API_EXAMPLES", "15"))
 CHECKS = [
     not_a_server_error,
@@ -97,30 +99,49 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
 
 
+def made(url: str, headers: dict[str, str]) -> dict[str, str]:
+    """Ids of things that are there, for the parameters of paths that name them."""
+    with httpx.Client(base_url=url, headers=headers, trust_env=False) as http:
+
+        def post(path: str, **body: object) -> str:
+            return http.post(path, json=body).json()["id"]
+
+        endpoint = post("/v1/webhook_endpoints", url=URL)
+        return {
+            "job_id": post("/v1/jobs", **JOB),
+            "response_id": post("/v1/responses", model="llama", input="Hello", background=True),
+            "endpoint_id": endpoint,
+            "delivery_id": post(f"/v1/webhook_endpoints/{endpoint}/test"),
+        }
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_answer_is_documented_and_none_is_a_fault_of_ours(served_url: str, name: str) -> None:
-    """Requests as the document asks for them; half of those that name a job or a model name one that is there."""
-    job = httpx.post(f"{served_url}/v1/jobs", json=JOB, trust_env=False).json()
-    asked = {"model": "llama", "input": "Hello", "background": True}
-    response = httpx.post(f"{served_url}/v1/responses", json=asked, trust_env=False).json()
+    """Requests as the document asks for them; half of those that name something name one that is there."""
+    ours = {"authorization": f"Bearer t{list(OPERATIONS).index(name)}"}
+    there = made(served_url, ours)
 
     @TRIES
     @given(OPERATIONS[name].as_strategy(generation_mode=GenerationMode.POSITIVE), st.booleans())
     def check(case: schemathesis.Case, real: bool) -> None:
-        if real and "job_id" in case.path_parameters:
-            case.path_parameters["job_id"] = job["id"]
-        if real and "response_id" in case.path_parameters:
-            case.path_parameters["response_id"] = response["id"]
-        if real and isinstance(case.body, dict):
-            case.body["model"] = "llama"
-        case.validate_response(case.call(base_url=served_url, timeout=30), checks=CHECKS)
+        if real:
+            case.path_parameters |= {name: there[name] for name in case.path_parameters if name in there}
+            if isinstance(case.body, dict):
+                case.body |= {name: value for name, value in GOOD.items() if name in case.body}
+        headers = ours if real else None
+        case.validate_response(case.call(base_url=served_url, timeout=30, headers=headers), checks=CHECKS)
 
     check()
 
 
-@pytest.mark.parametrize(
-    "name", ["POST /v1/jobs", "POST /v1/chat/completions", "GET /v1/jobs", "GET /v1/jobs/{job_id}"]
-)
+NEGATIVE = [
+    "POST /v1/jobs", "POST /v1/chat/completions", "GET /v1/jobs", "GET /v1/jobs/{job_id}",
+    "POST /v1/webhook_endpoints", "GET /v1/webhook_endpoints", "POST /v1/webhook_endpoints/{endpoint_id}/rotate",
+    "POST /v1/webhook_endpoints/{endpoint_id}/recover", "GET /v1/webhook_deliveries",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
 def test_nor_if_the_request_is_not_as_the_document_asks(served_url: str, name: str) -> None:
     @TRIES
     @given(OPERATIONS[name].as_strategy(generation_mode=GenerationMode.NEGATIVE))
@@ -152,6 +173,17 @@ def test_the_document_names_every_path_and_no_422(served_url: str) -> None:
         "/v1/batches/{batch_id}",
         "/v1/batches/{batch_id}/cancel",
         "/v1/batches/{batch_id}/results",
+        "/v1/webhook_endpoints",
+        "/v1/webhook_endpoints/{endpoint_id}",
+        "/v1/webhook_endpoints/{endpoint_id}/enable",
+        "/v1/webhook_endpoints/{endpoint_id}/disable",
+        "/v1/webhook_endpoints/{endpoint_id}/secret",
+        "/v1/webhook_endpoints/{endpoint_id}/rotate",
+        "/v1/webhook_endpoints/{endpoint_id}/test",
+        "/v1/webhook_endpoints/{endpoint_id}/recover",
+        "/v1/webhook_deliveries",
+        "/v1/webhook_deliveries/{delivery_id}",
+        "/v1/webhook_deliveries/{delivery_id}/resend",
         "/v1/models",
         "/v1/models/{model}",
         "/health/live",

@@ -10,6 +10,7 @@ from fairlane.accounts import Caller
 from fairlane.model import Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
+from fairlane.safe_url import Guard
 from producer.intake import Intake, JobRequest
 
 SYSTEM = "You are a helpful assistant. " * 30
@@ -22,7 +23,7 @@ def asking(question: str) -> JobRequest:
 
 @pytest.mark.parametrize("policy", [Policy(affinity="prefix")], indirect=True, ids=["prefix"])
 async def test_prompts_that_begin_alike_say_so_as_long_as_the_pool_wants_to_know(queue: Queue, pool: Pool) -> None:
-    intake = Intake(queue)
+    intake = Intake(queue, guard=Guard.of("", "443"))
     _, one = await intake.job(asking("Who was first?"), Caller("ann"))
     _, other = await intake.job(asking("And who was last?"), Caller("bob"))
     assert one.prefix == other.prefix

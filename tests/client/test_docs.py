@@ -64,4 +64,4 @@ async def test_the_examples_print_what_they_say(valkey: ValkeyServer, queue: Que
 
 
 def test_every_example_is_run() -> None:
-    assert len(EXAMPLES) == PAGE.count("```python") == 9
+    assert len(EXAMPLES) == PAGE.count("```python") == 10

@@ -13,6 +13,8 @@ from fairlane.testing import AsyncFakeClient, FakeClient
 from producer.client.batches import AsyncBatches
 from producer.client.files import AsyncFiles
 from producer.client.sync_batches import Batches, Files
+from producer.client.sync_webhooks import Webhooks
+from producer.client.webhooks import AsyncWebhooks
 
 WITHOUT = """
 import sys
@@ -64,6 +66,7 @@ def test_help_shows_what_submit_takes(kind: type) -> None:
         (Batches, AsyncBatches, {"send", "create"}),
         (BatchHandle, AsyncBatchHandle, {"parts"}),
         (Files, AsyncFiles, {"send", "parts"}),
+        (Webhooks, AsyncWebhooks, set[str]()),
         (FakeClient, AsyncFakeClient, set[str]()),
     ],
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlane import AsyncClient, Client, JobFailed, JobRequest, WaitTimeout
-from fairlane.errors import BatchFailed, IdempotencyMismatch, JobCancelled, LineFailed, QueueFull
-from fairlane.testing import AsyncFakeClient, Fails, FakeClient, Waits
+from fairlane import AsyncClient, Client, JobFailed, JobRequest, WaitTimeout, verify_webhook
+from fairlane.errors import BatchFailed, IdempotencyMismatch, JobCancelled, LineFailed, NotFound, QueueFull
+from fairlane.testing import AsyncFakeClient, Fails, FakeClient, Waits, signed_webhook
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -147,3 +147,36 @@ async def test_many_wait_at_once() -> None:
         for handle in handles:
             client.settle(handle.id, "Now.")
         assert len(await waiting) == 5
+
+
+def test_webhooks_are_kept_and_not_sent() -> None:
+    with FakeClient(tenant="ann") as client:
+        made = client.webhooks.create("http://example.com", events=["job.*"])
+        assert client.webhooks.secret(made.id) == made.secret != client.webhooks.secret()
+        assert client.webhooks.rotate(made.id) == client.webhooks.secret(made.id) != made.secret
+        assert (made.tenant, client.webhooks.update(made.id, url="http://x").url) == ("ann", "http://x")
+        assert client.webhooks.disable(made.id).disabled_reason == "asked"
+        assert client.webhooks.enable(made.id).enabled
+        sent = client.webhooks.test(made.id)
+        assert [one.id for one in client.webhooks.deliveries(endpoint=made.id, state="delivered")] == [sent.id]
+        assert client.webhooks.resend(sent.id) == client.webhooks.delivery(sent.id) == sent
+        client.webhooks.delete(made.id)
+        with pytest.raises(NotFound):
+            client.webhooks.get(made.id)
+        assert list(client.webhooks.list()) == []
+
+
+def test_the_webhook_of_a_job_is_kept_with_what_was_asked() -> None:
+    with FakeClient() as client:
+        client.submit(**ASK, webhook="https://example.com")
+        client.submit(**ASK, webhook={"url": "https://example.com", "headers": {"x": "y"}})
+        assert [one.webhook for one in client.requests] == [
+            {"url": "https://example.com"}, {"url": "https://example.com", "headers": {"x": "y"}},
+        ]  # fmt: skip
+
+
+def test_a_signed_webhook_is_genuine() -> None:
+    event = {"type": "job.failed", "data": {"id": "job_1"}}
+    with FakeClient() as client:
+        secret = client.webhooks.secret()
+    assert verify_webhook(*signed_webhook(event, secret), secret) == event

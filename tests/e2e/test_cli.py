@@ -125,7 +125,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
 def test_every_example_prints_what_stands_under_it(up: Up, tmp_path: Path) -> None:
     assert len(EXAMPLES) == PAGE.count("```sh")
     script = "\n".join(f"{{ {typed.strip()}\n}} > out{n} 2>&1" for n, (typed, _) in enumerate(EXAMPLES))
-    whole: dict[str, Any] = {"cwd": tmp_path, "env": environment(up), "timeout": PATIENCE_S}
+    whole: dict[str, Any] = {"cwd": tmp_path, "env": environment(up), "timeout": 1.5 * PATIENCE_S}
     subprocess.run(["bash", "-c", script], check=False, **whole)
     for n, (typed, shown) in enumerate(EXAMPLES):
         printed = (tmp_path / f"out{n}").read_text()

@@ -91,6 +91,8 @@ def test_nothing_is_published_beyond_loopback_and_all_is_watched(compose: dict[s
     assert "--appendonly yes" in redis
     assert "--maxmemory-policy noeviction" in redis
     assert sum(name.startswith("dispatcher") for name in compose["services"]) == 2
+    workers = [service["command"] for service in compose["services"].values() if service["command"][0] == "worker"]
+    assert workers == [["worker", "--only", "batches"], ["worker", "--only", "webhooks"]]
 
 
 def test_the_image_does_not_run_as_root() -> None:

@@ -21,6 +21,9 @@ def test_a_small_demo_prints_its_table_and_ends() -> None:
     assert "Traceback" not in ran.stderr
     assert re.search(r"heavy\s+│ default", ran.stdout), ran.stdout
     assert "answers/s" in ran.stdout
+    told = re.search(r"Webhooks: (\d+) jobs, (\d+) told and verified\.", ran.stdout)
+    assert told, ran.stdout
+    assert int(told[1]) == int(told[2]) > 10
 
 
 def test_the_same_seed_gives_the_same_workload() -> None:

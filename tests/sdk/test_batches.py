@@ -68,6 +68,17 @@ async def test_a_batch_ends_with_an_answer_or_an_error_for_each_line(client: Cli
     assert (output.purpose, output.object) == ("batch_output", "file")
 
 
+async def test_the_files_of_a_batch_end_when_the_order_says(client: Client) -> None:
+    end = {"anchor": "created_at", "seconds": 3600}
+    batch = await ended(client, await started(client, [line("a")], output_expires_after=end))
+    output = await done(client.files.retrieve(batch.output_file_id or ""))
+    assert output.expires_at == output.created_at + 3600
+    for wrong in ({"anchor": "last_active_at", "seconds": 3600}, {"anchor": "created_at", "seconds": 3599}):
+        with pytest.raises(openai.BadRequestError) as refusal:
+            await started(client, [line("a")], output_expires_after=wrong)
+        assert (refusal.value.param or "").startswith("output_expires_after.")
+
+
 async def test_a_cancelled_batch_still_adds_up(client: Client) -> None:
     batch = await started(client, [line(f"late-{n}", model="org/no-backend") for n in range(3)])
     async with asyncio.timeout(30):
