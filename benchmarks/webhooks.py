@@ -78,7 +78,7 @@ class House:
         self, folder: Path, store: EmbeddedServer, more: Mapping[str, str], fairlane: Sequence[str], quiet: bool
     ) -> None:
         self.store = store
-        environment = os.environ | SETTINGS | more
+        environment = os.environ | SETTINGS | dict(more)
         environment |= {"FAIRLANE_REDIS_URL": store.url, "FAIRLANE_DATA_DIR": str(folder)}
         base = [sys.executable, *fairlane]
         level = ["--log-level", "error" if quiet else "info"]
@@ -114,8 +114,9 @@ def running(folder: Path, more: Mapping[str, str], fairlane: Sequence[str], quie
 async def create_endpoints(queue: Queue, plan: Plan, ports: Sequence[int]) -> list[Ear]:
     """One of each tenant; returns those that live, which are the first ones."""
     webhooks = Webhooks(queue, Guard.of(SETTINGS["FAIRLANE_WEBHOOK_ALLOW"], ",".join(map(str, ports))))
-    kinds: list[Behaviour] = ["slow"] * plan.slow + ["flaky"] * plan.flaky
-    kinds += ["well"] * (plan.endpoints - len(kinds) - plan.dead)
+    well = plan.endpoints - plan.slow - plan.flaky - plan.dead
+    of_kinds: dict[Behaviour, int] = {"slow": plan.slow, "flaky": plan.flaky, "well": well}
+    kinds: list[Behaviour] = [kind for kind, many in of_kinds.items() for _ in range(many)]
     ears: list[Ear] = []
     for n, port in enumerate(ports):
         _, secret = await webhooks.create(tenant(n), f"http://127.0.0.1:{port}/hook", events=["job.*"])

@@ -1,4 +1,5 @@
-"""Hands what is due, of batches and of webhooks, to Celery: part of the sweeper's office. There is no beat."""
+"""Hands what is due, of batches and of webhooks, to Celery. There is no beat: every dispatcher looks, and what one has
+taken no other finds."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Handing:
         self._outbox = Outbox(queue.store, lane_rules(settings))
         self._settings = settings
         self._app: Celery | None = None
-        self._sending = asyncio.Lock()  # all pools of this process share one
+        self._sending = asyncio.Lock()  # one connection to the broker will do
 
     async def run(self) -> None:
         """Until it is cancelled. What cannot be handed over now is due again by itself."""

@@ -86,14 +86,19 @@ class Dispatcher:
             httpx.AsyncClient(verify=tls, trust_env=False, limits=limits) as scraping,
         ):
             make = self._over_http(tls)
-            while not self._draining.is_set():
-                await self._look(signals, scraping, make)
-                try:
-                    async with asyncio.timeout(LOOK_S):
-                        await self._draining.wait()
-                except TimeoutError:
-                    pass
-            await self._leave(self._posts)
+            handing = asyncio.create_task(self._handing.run())  # no office: webhooks would wait for the next election
+            try:
+                while not self._draining.is_set():
+                    await self._look(signals, scraping, make)
+                    try:
+                        async with asyncio.timeout(LOOK_S):
+                            await self._draining.wait()
+                    except TimeoutError:
+                        pass
+                await self._leave(self._posts)
+            finally:
+                handing.cancel()
+                await asyncio.wait([handing])
 
     async def _look(self, signals: Signals, scraping: httpx.AsyncClient, make: Make) -> None:
         """Serves new pools, and no more those that are gone. Raises what a worker has ended with."""
@@ -135,7 +140,6 @@ class Dispatcher:
         """The sweeper's work."""
         async with asyncio.TaskGroup() as all_of_it:
             all_of_it.create_task(sweep_forever(self._queue, pool))
-            all_of_it.create_task(self._handing.run())
             all_of_it.create_task(self._fanout.run(pool))
 
     async def _leave(self, posts: Mapping[str, _Post]) -> None:

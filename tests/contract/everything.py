@@ -115,6 +115,8 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     await account_acts(queue, pool)
     yield "webhook endpoints"
     await endpoint_acts(queue, pool)
+    yield "outcomes for webhooks"
+    await hook_acts(queue)
     yield "drain a backend"
     for act in ("drain", "undrain", "down"):
         await queue.set_backend(pool, "b1", act)
@@ -178,6 +180,20 @@ async def file_acts(queue: Queue, clock: ManualClock) -> None:
     clock.advance(600_000)
     assert await files.sweep() == 2
     assert (await files.list("ann", after=first.id, order="asc")).files == []
+
+
+async def hook_acts(queue: Queue) -> None:
+    """Each act of a pool's outcomes that webhooks tell of."""
+    pool = await queue.pools.open("all/acts:hooks", Policy())
+    await open_backend(queue, pool, "b1", 1)
+    await queue.hooks.set(pool, "eve", True, 1)
+    await queue.submit(pool, spec("eve", hook=True))
+    lease = await take_one(queue, pool)
+    await queue.settle(pool, lease, "succeeded", status=200, result=b"{}")
+    _, events = await queue.hooks.events(pool)
+    assert await queue.hooks.results(pool, [event.job for event in events], 2) == [b"{}"]
+    await queue.hooks.ack(pool, events)
+    await queue.hooks.set(pool, "eve", False, 2)
 
 
 async def endpoint_acts(queue: Queue, pool: Pool) -> None:

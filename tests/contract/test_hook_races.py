@@ -68,3 +68,29 @@ async def test_a_pool_stays_until_its_outcomes_were_told_of(queue: Queue, pool: 
         events = await told(queue, pool)
     await queue.hooks.ack(pool, events)
     await queue.pools.remove(pool.name)
+
+
+async def test_results_are_read_up_to_a_size(queue: Queue, pool: Pool) -> None:
+    """What is too large to be sent on need not come here."""
+    ids = await submit(queue, pool, n=3)
+    for lease, size in zip(await take(queue, pool, 3), (0, 10, 11), strict=True):
+        await queue.settle(pool, lease, "succeeded", result=b"x" * size)
+    assert await queue.hooks.results(pool, [*ids, "job_gone"], 10) == [b"", b"x" * 10, None, b""]
+    assert await queue.hooks.results(pool, [], 10) == []
+
+
+async def test_events_are_kept_from_the_first_one_on_that_was_not_told_of(
+    queue: Queue, pool: Pool, client: Any
+) -> None:
+    """Who tells of them is behind."""
+    await submit(queue, pool, n=400, hook=True)
+    for _ in range(4):
+        await finish(queue, pool, await take(queue, pool, 100))
+    events = await told(queue, pool)
+    left = events.pop(150)
+    await queue.hooks.ack(pool, events)
+    await queue.sweep(pool)
+    kept = [id_.decode() for id_, _ in await client.xrange(pool.key("events"))]
+    assert left.id in kept
+    assert len(kept) < 400
+    assert await told(queue, pool) == [left]
