@@ -275,9 +275,7 @@ class _Reader:
         broke_off = job.state == "failed" and job.error is not None and job.error.code != "backend_error"
         return text if broke_off and sse.is_stream(text) else b""
 
-    def _number(
-        self, token: int, first: int, events: Iterable[bytes], origin: Origin | None = None
-    ) -> Iterator[Event]:
+    def _number(self, token: int, first: int, events: Iterable[bytes], origin: Origin | None = None) -> Iterator[Event]:
         """Those of an attempt's events, from number `first`, that were not handed on before."""
         done = self._at.ordinal if self._at else 0
         for n, event in enumerate(events, first):

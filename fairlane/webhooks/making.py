@@ -29,9 +29,7 @@ def deliveries(
     `subject` and `event` are as in `payload.delivery_id`.
     """
     made = [
-        NewDelivery(
-            delivery_id(subject, event, type_, one.id), tenant, one.id, one.id, None, type_, subject, payload
-        )
+        NewDelivery(delivery_id(subject, event, type_, one.id), tenant, one.id, one.id, None, type_, subject, payload)
         for one in endpoints
         if one.enabled and one.wants(type_)
     ]

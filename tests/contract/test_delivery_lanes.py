@@ -183,6 +183,23 @@ async def test_a_lane_is_shut_after_five_failures_probed_and_shut_for_longer(out
     assert [id_ for id_, _ in await out.take()] == [failing]
 
 
+@pytest.mark.parametrize("change", ["enable", "url"])
+async def test_a_receiver_that_was_mended_or_moved_gets_all_that_waits_at_once(out: Outgoing, change: str) -> None:
+    endpoint = await out.endpoint()
+    ids = await out.add(endpoint, 6)
+    for one in (await out.take())[:5]:
+        await out.attempt(one, broke(0))
+    late = await out.add(endpoint)
+    assert await out.take() == [], "it is shut"
+    if change == "enable":
+        await out.webhooks.disable("ann", endpoint.id)
+        await out.webhooks.enable("ann", endpoint.id)
+    else:
+        await out.webhooks.set("ann", endpoint.id, url="https://example.com/moved")
+    taken = {id_ for id_, _ in await out.take()}
+    assert {*ids[:5], *late} <= taken
+
+
 async def test_failures_that_are_not_in_a_row_shut_nothing(out: Outgoing) -> None:
     await out.add(ADHOC, 40)
     for n in range(20):

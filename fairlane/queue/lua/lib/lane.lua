@@ -76,6 +76,14 @@ local function line_up(name)
   end
 end
 
+-- Its receiver is another one now, or was mended: all goes at once.
+local function forget_ills(name)
+  redis.call('DEL', lane_key(name))
+  if redis.call('EXISTS', lane_due_key(name)) == 1 then
+    line_up(name)
+  end
+end
+
 -- The lane is to be looked at when its next delivery may go, or a lease in it ends. One whose turn it was goes to the end of those
 -- whose time has come, another one keeps its place there.
 local function rank(name, lane, concurrency, had_turn)
