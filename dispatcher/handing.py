@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from celery import Celery  # pyright: ignore[reportMissingTypeStubs]
 
 LOOK_S: Final = 0.2
-TROUBLE_S: Final = 1.0
+TROUBLE_S: Final = 0.5
 MOST_TAKEN: Final = 200  # deliveries in one look; if there were so many, it looks again at once
 log = structlog.get_logger()
 

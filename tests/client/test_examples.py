@@ -58,7 +58,7 @@ def receiver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return Receiver(post, handled)
 
 
-@pytest.mark.parametrize("secret", [SECRET, OLD])
+@pytest.mark.parametrize("secret", [SECRET, OLD], ids=["new", "old"])
 def test_what_fairlane_sent_is_handled_once(receiver: Receiver, secret: str) -> None:
     body, headers = signed_webhook(EVENT, secret)
     assert [receiver.post(body, headers) for _ in range(2)] == [204, 204]
