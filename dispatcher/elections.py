@@ -15,8 +15,8 @@ from fairlane.model import Role
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 
-HOLD_S: Final = 1.5
-ASK_S: Final = (0.3, 0.45)  # taken over within HOLD_S + ASK_S: 2 s
+HOLD_S: Final = 1.0
+ASK_S: Final = (0.2, 0.3)  # taken over within HOLD_S + ASK_S: 1.3 s
 log = structlog.get_logger()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -33,7 +33,7 @@ from fairlane.webhooks.outbox import Outbox
 from fairlane.webhooks.values import Endpoint
 
 LOOK_S: Final = 0.2
-TROUBLE_S: Final = 1.0
+TROUBLE_S: Final = 0.5
 AT_ONCE: Final = 50  # events whose deliveries are added and acknowledged together
 log = structlog.get_logger()
 
@@ -68,14 +68,18 @@ class Fanout:
         for start in range(0, len(events), AT_ONCE):
             part = events[start : start + AT_ONCE]
             made: list[NewDelivery] = []
+            await self._ask(wanted, {event.tenant for event in part} - wanted.keys())
             for event, (job, large) in zip(part, await self._ended(pool, part), strict=True):
-                if event.tenant not in wanted:
-                    wanted[event.tenant] = await self._outbox.enabled_endpoints(event.tenant)
                 with _whatever_happens(event.job):
                     made += self._of_job(event, job, large, wanted[event.tenant])
             await self._outbox.add(made)
             await self._queue.hooks.ack(pool, part)
         return looked
+
+    async def _ask(self, wanted: dict[str, list[Endpoint]], tenants: Set[str]) -> None:
+        """What these tenants have, all at once: one after the other, each would wait for the disk."""
+        found = await asyncio.gather(*(self._outbox.enabled_endpoints(tenant) for tenant in tenants))
+        wanted.update(zip(tenants, found, strict=True))
 
     async def batches(self) -> None:
         """The batches that have ended. Any number may do this at the same time."""
