@@ -276,6 +276,7 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("ZCARD", scores),
         ("ZREM", scores, "a"),
         ("ZREMRANGEBYRANK", scores, "0", "0"),
+        ("ZREMRANGEBYSCORE", scores, "-inf", "0"),
         ("XADD", stream, "1-0", "a", "1"),
         ("XLEN", stream),
         ("XRANGE", stream, "-", "+", "COUNT", "1"),

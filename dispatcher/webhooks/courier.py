@@ -50,7 +50,11 @@ class Courier:
 
     async def _deliver(self, delivery_id: str, token: int, going_on: Callable[[], bool]) -> None:
         settings, ours_ms = self._settings, lease_ms(self._settings)
-        sending = await self._patiently(lambda: self._outbox.begin(delivery_id, token, ours_ms), going_on)
+        given_up = time.monotonic() + ours_ms / 1000  # it is somebody else's then
+        sending = await self._patiently(
+            lambda: self._outbox.begin(delivery_id, token, ours_ms),
+            lambda: going_on() and time.monotonic() < given_up,
+        )
         if sending is None or not going_on():
             return
         until = time.monotonic() + ours_ms / 1000

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
 import anyio
+import anyio.lowlevel
 import httpcore
 import httpx
 
@@ -17,7 +18,9 @@ from fairlane.safe_url import Guard
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 CONNECT_S: Final = 10.0  # for a caller that sets no timeout for connecting
-LOOKUPS: Final = 128  # threads, at the most: one may hang for half a minute, in libc
+LOOKUPS: Final = 512  # threads, at the most: one may hang for half a minute, in libc; twice a tenant's share
+ANSWER_MOST: Final = 32 << 10  # bytes of an answer, headers and all: of its body 16 KB are kept
+PIECE: Final = 4 << 10
 NAMED: Final = 3  # refused addresses in a message
 
 
@@ -121,10 +124,12 @@ class GuardedNetwork(Network):
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    """A connection that is closed, as httpcore's own is not, if it is given up in the midst of TLS's handshake."""
+    """A connection whose other end says only so much. It is closed, as httpcore's own is not, if it is given up in the
+    midst of TLS's handshake."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
+        self._left = ANSWER_MOST
 
     async def start_tls(
         self,
@@ -133,13 +138,20 @@ class _Stream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore.AsyncNetworkStream:
         try:
-            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+            return _Stream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
         except BaseException:
             await close(self._stream)
             raise
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        return await self._stream.read(max_bytes, timeout)
+        """Little at a time, and not more than ANSWER_MOST in all: what comes is parsed on the loop that all share, and
+        may be a thousand headers, or chunks of a byte."""
+        if self._left == 0:
+            raise httpcore.ReadError(f"it answered more than {ANSWER_MOST >> 10} KB")
+        await anyio.lowlevel.checkpoint()
+        raw = await self._stream.read(min(max_bytes, PIECE, self._left), timeout)
+        self._left -= len(raw)
+        return raw
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         await self._stream.write(buffer, timeout)

@@ -65,7 +65,7 @@ from fairlane.queue.hooks import Hooks
 from fairlane.queue.inspection import SILENT_MS, Inspection
 from fairlane.queue.pools import Pool, Pools
 from fairlane.queue.replies import MovedAway
-from fairlane.queue.schema import ensure_schema
+from fairlane.queue.schema import ensure_schema, mark
 from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
 from fairlane.queue.streams import Appended, Chunk
@@ -122,9 +122,12 @@ class Queue:
         """For the state that is no job's: accounts, files, batches."""
         return self._store
 
-    async def check(self) -> None:
-        """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another."""
+    async def check(self, *, writable: bool = False) -> None:
+        """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another. `writable`: raises StoreFull if
+        it takes no writes."""
         await self._store.bounded(ensure_schema(self._store.raw, self._store.namespace))
+        if writable:
+            await self._store.bounded(mark(self._store.raw, self._store.namespace))
 
     def signals(self) -> Signals:
         """A subscription for this process, on the same client."""

@@ -83,6 +83,10 @@ ACCOUNT_KEYS: Final[dict[str, str]] = {
     "batch_events": "batch_events",
     "hook_counts": "hook_counts",
     "pools_due": "pools_due",
+    "failed_of": "failed_of:<lane>",
+    "tenant_out": "tenant_out:<tenant>",
+    "lanes_parked": "lanes_parked:<tenant>",
+    "parked": "parked",
 }
 
 

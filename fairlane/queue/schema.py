@@ -33,14 +33,16 @@ async def ensure_schema(client: Client, namespace: str) -> None:
     """Marks an empty Redis with the current schema. Raises `SchemaMismatch` if it holds data of any other."""
     stored = await stored_schema(client, namespace)
     if stored is None:
-        await _mark(client, keys.schema(namespace))
+        await mark(client, namespace)
         stored = await stored_schema(client, namespace)
     if stored != CURRENT:
         raise SchemaMismatch(mismatch(stored))
 
 
-async def _mark(client: Client, key: str) -> None:
-    """Only what is not marked yet: a full Redis takes no write, and whoever starts then is to help drain it."""
+async def mark(client: Client, namespace: str) -> None:
+    """Writes the current schema where none is marked. A full Redis takes no write, and whoever starts then is to help drain
+    it: so it is done only if it must be, or to see whether Redis takes writes."""
+    key = keys.schema(namespace)
     # One transaction: two versions that start at once must not each write one of the two fields. It does not read,
     # since redis-py 8.1 fails on HGETALL in a Cluster's transaction; the fields never change, so reading later is safe.
     async with client.pipeline(transaction=True) as transaction:

@@ -11,7 +11,13 @@ from fairlane.errors import InvalidRequest
 from fairlane.safe_url.addresses import Address, Network, ends, kind
 from fairlane.safe_url.spelling import SafeUrl, host_name, port_number, read, refused
 
-INSIDE: Final = ("localhost", "local", "internal", "home.arpa")  # RFC 6761, 6762, 8375, and ICANN's for private use
+INSIDE: Final = (
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "home.arpa",
+)  # RFC 6761, 6762, 8375, and ICANN's for private use
 _ENTRY: Final = re.compile(r"\[(?P<six>[^\[\]]+)\](?::(?P<port>[^:]*))?|(?P<bare>[^\[\]]+)")
 _NETWORK: Final = re.compile(r"[0-9.]+(?:/[0-9]*)?|[^.]*:.*|.*/.*")  # no name is of this form
 

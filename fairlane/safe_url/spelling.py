@@ -24,6 +24,7 @@ _SHAPE: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)(?P<fragment>#.*)?"
 )
 _AUTHORITY: Final = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?P<port>:[^:]*)?")
+_MUST_BE_ESCAPED: Final = re.compile(r'["<>^`{|}]')  # RFC 3986; a client would do it, and send another URL
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what ends so is an IPv4 address to WHATWG and to inet_aton
@@ -76,6 +77,8 @@ def read(url: str) -> SafeUrl:
         raise refused("it has a fragment (#…), which no server would see")
     if not target.isascii():
         raise refused("characters after its host are not ASCII. Percent-encode them")
+    if odd := _MUST_BE_ESCAPED.search(target):
+        raise refused(f"it has a {odd[0]} after its host. Percent-encode it")
     host, port = _host_and_port(authority)
     return SafeUrl(scheme, host, port or DEFAULT_PORTS[scheme], target if target.startswith("/") else f"/{target}")
 

@@ -20,7 +20,7 @@ from fairlane.webhooks.values import Endpoint
 if TYPE_CHECKING:
     from fairlane.batches import BatchView
 
-RESULT_MOST: Final = 64 << 10  # bytes of a result's body; there is a link in place of a larger one
+RESULT_MOST: Final = 16 << 10  # bytes of a result's body; there is a link in place of a larger one
 FAULTS_MOST: Final = 20  # of a batch's file; GET /v1/batches/{id} has more of them, the error file all
 
 

@@ -37,7 +37,7 @@ async def _reasons(state: State) -> list[str]:
     if state.closing.is_set():
         return ["draining"]
     try:
-        await state.queue.check()
+        await state.queue.check(writable=True)
         if not state.needs_dispatcher:
             return []
         return await _idle_pools(state)

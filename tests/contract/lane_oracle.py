@@ -54,6 +54,11 @@ class Oracle:
     def lane(self, name: str) -> OracleLane:
         return self.lanes.setdefault(name, OracleLane(limit=self.rules.concurrency))
 
+    def forget_ills(self, name: str) -> None:
+        """Its receiver was seen to."""
+        lane = self.lane(name)
+        lane.fails, lane.shut, lane.pause, lane.limit, lane.good = 0, None, 0, self.rules.concurrency, 0
+
     def add(self, id_: str, lane: str, now: int) -> bool:
         if id_ in self.deliveries:
             return False

@@ -313,7 +313,7 @@ async def test_all_that_failed_since_then_is_sent_again(queue: Queue, out: Outgo
         recovered += count
     assert recovered == 449
     assert (await out.deliveries.recover("ann", endpoint.id, since))[0] == 0
-    assert sorted(id_ for id_, _ in await wide.take(500)) == failed
+    assert sorted(await wide.round(most=500) + await wide.round(most=500)) == failed  # more than a tenant's share
     with pytest.raises(NotFound):
         await out.deliveries.recover("bob", endpoint.id, since)
 

@@ -165,6 +165,7 @@ class Life:
         one = self.oracle.deliveries[id_]
         one.state, one.reason, one.since, one.next, one.n = "pending", None, self.now, self.now, 0
         one.resent = one.lease_end is not None
+        self.oracle.forget_ills(one.lane)
 
     async def steer(self) -> None:
         name = self.dice.choice(self.endpoints)
@@ -172,6 +173,7 @@ class Life:
         if lane.barred:
             await self.out.webhooks.enable("ann", name)
             lane.barred = lane.failing_since = None
+            self.oracle.forget_ills(name)
         else:
             await self.out.webhooks.disable("ann", name)
             lane.barred = "disabled"

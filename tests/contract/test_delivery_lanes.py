@@ -102,7 +102,7 @@ async def test_dead_and_slow_lanes_delay_nobody(out: Outgoing, clock: ManualCloc
 @on_one_store
 async def test_a_call_gives_out_as_much_as_it_may(out: Outgoing) -> None:
     for n in range(70):
-        await out.add(f"adhoc_{n}", 10)
+        await out.add(f"adhoc_{n}", 10, tenant=f"t{n % 10}")
     assert len(await out.take(10_000)) == TAKE_MOST
     assert len(await out.take(10_000)) == 700 - TAKE_MOST
 
@@ -198,6 +198,36 @@ async def test_a_receiver_that_was_mended_or_moved_gets_all_that_waits_at_once(o
         await out.webhooks.set("ann", endpoint.id, url="https://example.com/moved")
     taken = {id_ for id_, _ in await out.take()}
     assert {*ids[:5], *late} <= taken
+
+
+# --- a tenant's share -------------------------------------------------------------------------------------------------
+
+SHARE = 250
+
+
+@on_one_store
+async def test_a_tenant_with_many_receivers_leaves_room_for_others(out: Outgoing, clock: ManualClock) -> None:
+    """Found by attack: a thousand origins that hang had all couriers for themselves."""
+    mine: list[str] = []
+    for n in range(2 * SHARE + 20):
+        mine += await out.add(f"adhoc_{n}", tenant="bob")
+    taken = await out.take(500) + await out.take(500)
+    assert len(taken) == SHARE
+    clock.advance(1)
+    (id_,) = await out.add(ADHOC)
+    assert [one for one, _ in await out.take(500)] == [id_]
+    for one in taken[:10]:
+        await out.attempt(one, exhausted())
+    assert len(await out.take(500)) == 10, "as many as came home"
+    clock.advance(LEASE_MS + 1)  # all that is out was lost with its courier
+    again: list[Taken] = []
+    for _ in range(20):
+        clock.advance(1)
+        for one in await out.take(500):
+            again.append(one)
+            if await out.outbox.begin(*one, LEASE_MS):
+                await out.outbox.settle(*one, ARRIVED)
+    assert {one for one, _ in again} == {*mine, id_} - {one for one, _ in taken[:10]}
 
 
 async def test_failures_that_are_not_in_a_row_shut_nothing(out: Outgoing) -> None:

@@ -203,9 +203,24 @@ async def test_a_redirect_to_the_inside_is_not_followed() -> None:
             await http.post(f"http://127.0.0.1:{there.port}/", follow_redirects=True)
 
 
-@pytest.mark.parametrize("raw", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000])
-async def test_what_is_no_http_fails_as_httpx_would_say_it(raw: bytes) -> None:
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000,
+        b"HTTP/1.1 200 OK\r\n" + b"a:\r\n" * 24_000,
+        b"HTTP/1.1 103 \r\n\r\n" * 9999,
+    ],
+    ids=["a long header", "many headers", "early hints without end"],
+)
+async def test_a_receiver_that_says_too_much_is_cut_off(raw: bytes) -> None:
+    """Found by attack: ten of them held up the loop for seconds."""
     async with receiver(raw) as there, client(f"127.0.0.1:{there.port}") as http:
+        with pytest.raises(httpx.ReadError, match="more than 32 KB"):
+            await http.post(f"http://127.0.0.1:{there.port}/")
+
+
+async def test_what_is_no_http_fails_as_httpx_would_say_it() -> None:
+    async with receiver(b"SSH-2.0-x\r\n\r\n") as there, client(f"127.0.0.1:{there.port}") as http:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.post(f"http://127.0.0.1:{there.port}/")
 

@@ -22,6 +22,7 @@ from fairlane.batches import BatchFault, BatchView
 from fairlane.head import Head
 from fairlane.model import FINISHED, Job, JobError, Usage
 from fairlane.webhooks import payload, values
+from fairlane.webhooks.payload import RESULT_MOST
 from fairlane.webhooks.values import Endpoint
 
 AT_MS = 1_700_000_000_045
@@ -139,8 +140,8 @@ def test_a_large_result_is_left_where_it_is(public_url: str) -> None:
         result = json.dumps("x" * (size - 2)).encode()
         return read(payload.job_event(replace(JOB, result=result), "1-0", public_url))["data"]
 
-    assert len(told(64 << 10)["result"]["body"]) == (64 << 10) - 2
-    job = told((64 << 10) + 1)
+    assert len(told(RESULT_MOST)["result"]["body"]) == RESULT_MOST - 2
+    job = told(RESULT_MOST + 1)
     assert job["result"] is None
     assert job["result_url"] == f"{public_url.rstrip('/')}/v1/jobs/{JOB.id}"
     assert job["state"] == "succeeded"
@@ -149,7 +150,7 @@ def test_a_large_result_is_left_where_it_is(public_url: str) -> None:
 @pytest.mark.parametrize("result", [b"\0" * 60_000, b"\xff" * 60_000, b'["\\ud800", "' + b"x" * 9 + b'"]'])
 def test_no_result_swells_a_payload_or_breaks_it(result: bytes) -> None:
     body = payload.job_event(replace(JOB, result=result), "1-0")
-    assert len(body) < (64 << 10) + 2_000
+    assert len(body) < RESULT_MOST + 2_000
     assert read(body)["data"]["id"] == JOB.id
     assert Webhook(SECRET).verify(body, headers(body))
 

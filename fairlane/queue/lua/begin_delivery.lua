@@ -7,7 +7,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(log N)
--- include: drain delivery lane
+-- include: drain delivery lineup share
 local id = ARGV[2]
 local d = read(delivery_key(id), 'token', 'lane', 'tenant', 'endpoint', 'url', 'secret', 'headers', 'payload', 'n',
   'created')
@@ -17,11 +17,13 @@ end
 local reason = barred(d.lane)
 if reason then
   redis.call('ZREM', lane_taken_key(d.lane), id)
+  comes_home(d.tenant, id)
   finish(id, 'failed', reason, KEPT)
   rank(d.lane, {}, tonumber(ARGV[5]))
   return {}
 end
 redis.call('ZADD', lane_taken_key(d.lane), now + ARGV[4], id)
+redis.call('ZADD', tenant_out_key(d.tenant), now + ARGV[4], id)
 local url, headers, signer = d.url, d.headers, {secret = d.secret}
 if d.endpoint ~= '' then
   signer = read(endpoint_key(d.endpoint), 'url', 'headers', 'secret', 'old_secret', 'old_until')

@@ -7,7 +7,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(LOOKED · log N)
--- include: delivery lane
+-- include: delivery lineup
 local LOOKED = 200
 local tenant, endpoint, since, after_ms, after = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if redis.call('HGET', endpoint_key(endpoint), 'tenant') ~= tenant then
@@ -17,7 +17,7 @@ local reason = barred(endpoint)
 if reason then
   return {reason, 0, ''}
 end
-local key = deliveries_of_key(endpoint)
+local key = failed_of_key(endpoint) -- all of them: other lists have an end
 local first = redis.call('ZCOUNT', key, '-inf', '(' .. since)
 if after ~= '' then
   local place = redis.call('ZRANK', key, after)
@@ -31,7 +31,7 @@ for i = 1, #entries, 2 do
   end
 end
 if count > 0 then
-  line_up(endpoint)
+  forget_ills(endpoint) -- whoever asks for it has seen to the receiver
 end
 local go_on = ''
 if #entries == 2 * LOOKED then

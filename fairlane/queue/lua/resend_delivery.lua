@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(log N)
--- include: delivery lane
+-- include: delivery lineup
 local id = ARGV[3]
 local d = read(delivery_key(id), 'tenant', 'lane')
 if d.tenant ~= ARGV[2] then
@@ -15,6 +15,6 @@ end
 local reason = barred(d.lane)
 if not reason then
   start(id, d.lane)
-  line_up(d.lane)
+  forget_ills(d.lane) -- whoever asks for it has seen to the receiver
 end
 return reason or ''

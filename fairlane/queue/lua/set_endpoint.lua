@@ -6,7 +6,7 @@
 -- errors   NOENDPOINT id | ENDPOINTTHERE id
 -- events   none; PUBLISH none
 -- cost     O(endpoints of the tenant)
--- include: drain endpoint lane
+-- include: drain endpoint lineup
 
 local tenant, id = ARGV[2], ARGV[3]
 local key = own_endpoint(tenant, id)
@@ -32,6 +32,8 @@ if to.enabled == '0' and was == '1' then
 end
 if (to.enabled == '1' and was == '0') or (to.url and to.url ~= url) then
   redis.call('HDEL', key, 'failing_since')
+end
+if to.enabled == '1' or (to.url and to.url ~= url) then
   forget_ills(id)
 end
 if to.enabled == '1' then

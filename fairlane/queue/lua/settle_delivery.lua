@@ -9,11 +9,11 @@
 -- errors   none
 -- events   none; PUBLISH none
 -- cost     O(log N)
--- include: drain delivery lane
+-- include: drain delivery lineup share
 local TRIES = 30 -- that are kept
 local id, token, verdict, delay, reason = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local pause, concurrency, breaker_ms = tonumber(ARGV[8]), tonumber(ARGV[12]), tonumber(ARGV[13])
-local d = read(delivery_key(id), 'token', 'lane', 'endpoint', 'since', 'n', 'tries', 'settled', 'said', 'resent')
+local d = read(delivery_key(id), 'token', 'tenant', 'lane', 'endpoint', 'since', 'n', 'tries', 'settled', 'said', 'resent')
 if d.settled == token then
   return d.said
 end
@@ -83,6 +83,7 @@ local function note_at_delivery(said)
   finish(id, 'failed', verdict == 'again' and 'too_old' or verdict == 'gone' and 'gone' or reason, KEPT)
 end
 
+comes_home(d.tenant, id)
 local said = d.endpoint ~= '' and note_at_endpoint() or ''
 local lane = note_at_lane()
 note_at_delivery(said)

@@ -6,7 +6,7 @@
 -- errors   NOENDPOINT id
 -- events   none; PUBLISH none
 -- cost     O(1)
--- include: endpoint
+-- include: drain endpoint
 
 local key = signer(ARGV[2], ARGV[3])
 if not key then

@@ -19,6 +19,12 @@ end
 -- Its state is its last; it is in no lane.
 local function finish(id, state, reason, kept)
   redis.call('HSET', delivery_key(id), 'state', state, 'reason', reason)
+  if state == 'failed' then
+    local lane, created = unpack(redis.call('HMGET', delivery_key(id), 'lane', 'created'))
+    redis.call('ZREMRANGEBYSCORE', failed_of_key(lane), '-inf', now - OLDEST - KEPT)
+    redis.call('ZADD', failed_of_key(lane), created, id)
+    redis.call('PEXPIRE', failed_of_key(lane), OLDEST + KEPT)
+  end
   redis.call('PEXPIRE', delivery_key(id), kept)
   redis.call('ZREM', delivery_ends_key, id)
   redis.call('HINCRBY', hook_counts_key, state, 1)
@@ -29,6 +35,7 @@ local function start(id, lane)
   redis.call('HSET', delivery_key(id), 'state', 'pending', 'since', int(now), 'next', int(now), 'n', 0, 'reason', '')
   redis.call('PEXPIRE', delivery_key(id), KEPT)
   redis.call('ZADD', delivery_ends_key, now + OLDEST, id)
+  redis.call('ZREM', failed_of_key(lane), id)
   if redis.call('ZSCORE', lane_taken_key(lane), id) then
     redis.call('HSET', delivery_key(id), 'resent', redis.call('HGET', delivery_key(id), 'token'))
   else
