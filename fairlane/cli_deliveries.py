@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TEST_S: Final = 30.0  # for a first attempt to be made
 LOOK_S: Final = 0.1
 EXCERPT_MOST: Final = 60  # characters in a table
+ANSWER_MOST: Final = 40
 Endpoint = Annotated[str, typer.Argument(metavar="ID", help="Of an endpoint: whe_…")]
 Delivery = Annotated[str, typer.Argument(metavar="ID", help="Of a delivery, its webhook-id: msg_…")]
 
@@ -137,7 +138,8 @@ def resend(
                     if len(ids) == 1 or error.status not in (400, 404, 409):
                         raise
                     refused += 1
-                    typer.echo(f"{id_}: {error.message}", err=True)
+                    told = json.dumps({"error": {"message": error.message, "code": error.code}, "id": id_})
+                    typer.echo(told if as_json else f"{id_}: {error.message}", err=True)
                     continue
                 say(f"{id_} is sent again.", as_json, **one.raw)
         return refused
@@ -187,29 +189,36 @@ def _words(one: WebhookDelivery) -> str:
         words += f" in {duration(last.duration_ms)}"
     if one.next_attempt_at is not None:
         left = one.next_attempt_at - time.time()
-        words += f"; the next attempt is in {duration(1000 * left)}" if left > 0 else "; it is due (does a worker run?)"
+        words += (
+            f"; the next attempt is in {duration(1000 * left)}"
+            if left > 0
+            else "; it is due, and no worker has sent it yet"
+        )
     return words
 
 
 def _answer(attempt: WebhookAttempt) -> str:
-    said = None if attempt.status is None else str(attempt.status)
-    return ", ".join(one for one in (said, attempt.error) if one) or "no answer"
+    return attempt.error or ("no answer" if attempt.status is None else str(attempt.status))
+
+
+def _state(one: WebhookDelivery) -> str:
+    """Its state, and of what comes to it now."""
+    if one.reason and one.state == "failed":
+        return f"failed ({one.reason})"
+    tries = f", {counted(len(one.attempts), 'attempt')}" if one.attempts else ""
+    return f"{one.state}{tries if one.state == 'pending' else ''}"
 
 
 def _say_deliveries(found: Sequence[WebhookDelivery]) -> None:
     say_table(
-        ("delivery", "made", "event", "of", "to", "state", "attempts", "last answer", "next attempt"),
+        ("delivery", "made", "event", "state", "last answer"),
         [
             (
                 one.id,
                 date_of(one.created_at),
                 one.event,
-                one.object_id,
-                one.endpoint_id or one.url,
-                one.state,
-                len(one.attempts),
-                _answer(one.attempts[-1]) if one.attempts else None,
-                date_of(one.next_attempt_at),
+                _state(one),
+                _answer(one.attempts[-1])[:ANSWER_MOST] if one.attempts else None,
             )
             for one in found
         ],

@@ -36,7 +36,6 @@ def listen(
         str | None,
         typer.Option(
             metavar="whsec_…",
-            envvar="FAIRLANE_WEBHOOK_SECRET",
             help="Of an endpoint that sends here already, through a tunnel say: none is made, no queue is asked.",
         ),
     ] = None,

@@ -193,7 +193,9 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for n, column in enumerate(columns):
+        table.add_column(column, no_wrap=n == 0)  # what other commands are told comes first, and is copied whole
     for row in texts:
         table.add_row(*map(Text, row))
     Console().print(table)

@@ -107,6 +107,8 @@ def words(fault: BaseException) -> str:
     known = next((said for cause in _causes(fault) if (said := _known(cause))), None)
     if known:
         return known
+    if isinstance(fault, httpx.ReadError) and "KB" in str(fault):
+        return str(fault)
     if isinstance(fault, httpx.ProtocolError):
         return f"no HTTP: {fault}"
     if isinstance(fault, httpx.NetworkError) and not isinstance(fault, httpx.ConnectError):

@@ -123,8 +123,10 @@ class Queue:
         return self._store
 
     async def check(self, *, writable: bool = False) -> None:
-        """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another. `writable`: raises StoreFull if
-        it takes no writes."""
+        """Marks an empty Redis with our schema; raises SchemaMismatch if it holds another.
+
+        `writable`: raises StoreFull if it takes no writes.
+        """
         await self._store.bounded(ensure_schema(self._store.raw, self._store.namespace))
         if writable:
             await self._store.bounded(mark(self._store.raw, self._store.namespace))

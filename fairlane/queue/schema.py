@@ -40,8 +40,11 @@ async def ensure_schema(client: Client, namespace: str) -> None:
 
 
 async def mark(client: Client, namespace: str) -> None:
-    """Writes the current schema where none is marked. A full Redis takes no write, and whoever starts then is to help drain
-    it: so it is done only if it must be, or to see whether Redis takes writes."""
+    """Writes the current schema where none is marked.
+
+    A full Redis takes no write, and whoever starts then is to help drain it: so it is done only if it must be, or to
+    see whether Redis takes writes.
+    """
     key = keys.schema(namespace)
     # One transaction: two versions that start at once must not each write one of the two fields. It does not read,
     # since redis-py 8.1 fails on HGETALL in a Cluster's transaction; the fields never change, so reading later is safe.

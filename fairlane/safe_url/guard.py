@@ -75,7 +75,9 @@ class Guard:
                 continue
             if what := kind(end):
                 place = "not outside" if end == address else str(end)
-                return f"{address} is {place} ({what}), and FAIRLANE_WEBHOOK_ALLOW does not have it"
+                has = any(end in network for network, _ in self.networks)
+                lacks = f"has it without the port {port}" if has else "does not have it"
+                return f"{address} is {place} ({what}), and FAIRLANE_WEBHOOK_ALLOW {lacks}"
             if port not in self.ports:
                 return _no_port(port)
         return f"{address} is not outside (it has a zone)" if zoned else None
@@ -103,7 +105,7 @@ class Guard:
 
 
 def _no_port(port: int) -> str:
-    return f"its port {port} is not in FAIRLANE_WEBHOOK_PORTS"
+    return f"its port {port} is not in FAIRLANE_WEBHOOK_PORTS, nor with this host in FAIRLANE_WEBHOOK_ALLOW"
 
 
 def _parts(text: str) -> list[str]:

@@ -88,7 +88,7 @@ def test_what_is_not_of_now_may_be_sent_again_by_another(off_s: float) -> None:
     assert fairlane.verify_webhook(PAYLOAD, headers, SECRET, tolerance=500) == EVENT
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_a", "whsec_é", []])
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_a", "whsec_é", [], None, "abc", [SECRET, None]])
 def test_what_is_no_secret_is_the_callers_mistake(secret: Any) -> None:
     with pytest.raises(InvalidRequest, match="secret"):
         fairlane.verify_webhook(PAYLOAD, signed(), secret)

@@ -111,9 +111,9 @@ def test_a_delivery_shows_each_attempt_and_is_sent_again(server: ValkeyServer) -
     sent = webhooks("test", id_, "--no-wait").split()[0]
     attempted(server, failed("Oh\x1b[31m no. " + "x" * 500))
     listed = webhooks("deliveries", "--endpoint", id_, "--state", "failed")
-    assert re.search(rf"^{sent} .* webhook\.test +{id_} +{id_} +failed +1 +500, it answered 500 +-$", listed, re.M)
+    assert re.search(rf"^{sent} .* webhook\.test +failed \(exhausted\) +it answered 500$", listed, re.M)
     shown = webhooks("delivery", sent)
-    assert "failed (exhausted) after 1 attempt; the last one: 500, it answered 500 in 7 ms" in shown
+    assert "failed (exhausted) after 1 attempt; the last one: it answered 500 in 7 ms" in shown
     assert "\x1b" not in shown
     assert "xxx…" in shown
     assert f'"id": "{id_}"' in webhooks("delivery", sent, "--payload")
