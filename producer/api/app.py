@@ -14,6 +14,7 @@ from fairlane.accounts import Accounts
 from fairlane.batches import Batches
 from fairlane.contents import Contents
 from fairlane.errors import StoreFull, StoreUnavailable
+from fairlane.estimate import Estimates
 from fairlane.files import Files
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
@@ -38,7 +39,6 @@ from producer.api import (
 from producer.api.credentials import credentials
 from producer.api.documents import describe
 from producer.api.state import State
-from producer.estimate import Estimates
 from producer.intake import Intake
 from producer.promises import Promises
 from producer.streaming import Streams

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from fairlane.errors import IllegalTransition
+from fairlane.explaining import explain_view
 from fairlane.head import Head
 from fairlane.jobview import job_view
 from fairlane.queue.streams import Position
@@ -18,7 +19,6 @@ from producer.api.owned import own_job
 from producer.api.presence import CLOSED, unless_gone
 from producer.api.state import Shared, accepting
 from producer.api.streaming import stream_response
-from producer.explaining import explain_view
 
 WAIT_MOST_S: Final = 60.0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import Response
 
 from fairlane.errors import QueueFull
+from fairlane.estimate import Estimate
 from fairlane.model import Job, JobSpec
 from fairlane.queue.pools import Pool
 from producer.api.errors import error_response
 from producer.api.rates import read_rates
 from producer.api.state import State
-from producer.estimate import Estimate
 
 
 async def place_of(state: State, pool: Pool, job: Job) -> dict[str, str]:

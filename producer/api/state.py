@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from fairlane.accounts import Accounts
 from fairlane.batches import Batches
 from fairlane.errors import Draining
+from fairlane.estimate import Estimates
 from fairlane.files import Files
 from fairlane.queue.engine import Queue
 from fairlane.safe_url import Guard
@@ -20,7 +21,6 @@ from fairlane.webhooks.deliveries import Deliveries
 from fairlane.webhooks.endpoints import Webhooks
 from producer.abandoned import Abandoned
 from producer.api.credentials import Credentials
-from producer.estimate import Estimates
 from producer.intake import Intake
 from producer.promises import Promises
 from producer.streaming import Streams

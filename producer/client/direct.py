@@ -11,6 +11,8 @@ from typing import Final
 
 from fairlane.accounts import Caller
 from fairlane.errors import FairlaneError, IllegalTransition, NotSupported
+from fairlane.estimate import Estimates
+from fairlane.explaining import explain_view
 from fairlane.head import Head
 from fairlane.job import Job, Json
 from fairlane.jobview import job_view
@@ -24,8 +26,6 @@ from producer.client.direct_postbox import DirectPostbox
 from producer.client.sse import PULSE, Event, event_of, whole_answer
 from producer.client.submission import Submission
 from producer.client.transport import Page
-from producer.estimate import Estimates
-from producer.explaining import explain_view
 from producer.intake import Intake
 from producer.streaming import Ended, Pause, Streams
 from producer.waiting import Waiting

@@ -14,11 +14,11 @@ import pytest
 
 from dispatcher.steering import EVERY_S, Steering
 from fairlane.clock import ManualClock
+from fairlane.estimate import Estimate, Estimates
 from fairlane.model import Lease, Limits, Policy, TierGate
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from producer.estimate import Estimate, Estimates
 from tests.contract.acts import NOTHING_COUNTED, finish, submit, take
 from tests.servers import ValkeyServer
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.estimate import Pace, Valve, position
 from fairlane.model import Limits
 from fairlane.standing import Explanation, LineView
-from producer.estimate import Pace, Valve, position
 
 TIERS = ("priority", "default", "flex")
 WEIGHTS = st.floats(0.001, 1000)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from fairlane.estimate import Estimate, answers
 from fairlane.model import GateReason
 from fairlane.queue.pools import Pool
 from fairlane.standing import Explanation, GateView, PoolLoad
-from producer.estimate import Estimate, answers
 
 # The settings with which a gate compares what it sees; the rest of the numbers are what the last scrape saw.
 _SETTINGS: Final[Mapping[GateReason, tuple[str, ...]]] = {
