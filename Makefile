@@ -2,6 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PACKAGES := fairlane producer dispatcher admin_ui
+SHIPPED := -name '*.py' -o -name '*.lua' -o -name py.typed -o -path '*/templates/*.html' -o -path '*/static/*' -type f
 
 .DEFAULT_GOAL := help
 
@@ -12,7 +13,7 @@ help: ## List the targets
 .PHONY: setup
 setup: $(READY) ## Make .venv (all other targets do it themselves; PYTHON=python3.13 picks another Python)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml hatch_build.py admin_ui/package-lock.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo 'Fairlane needs Python 3.11 or newer. Name one: make PYTHON=python3.13 …' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
@@ -23,8 +24,8 @@ $(READY): pyproject.toml
 	@touch $@
 
 .PHONY: test
-test: $(READY) ## Run the tests; those that need a redis-server binary are skipped where there is none
-	$(BIN)/pytest -n 3
+test: $(READY) ## Run the tests; those that need a redis-server or chromium are skipped where there is none
+	$(BIN)/pytest -n 3 --dist loadgroup
 
 .PHONY: lint
 lint: $(READY) ## Check style, format, types and the direction of imports
@@ -39,23 +40,23 @@ format: $(READY) ## Put the code in the project's format
 	$(BIN)/ruff format
 
 .PHONY: wheel
-wheel: $(READY) ## Build the wheel into dist/ and try it in a scratch venv, bare and with all extras
+wheel: $(READY) ## Build sdist and wheel into dist/ and try the wheel in a scratch venv, bare and with all extras
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(BIN)/python -m venv build/venv
 	build/venv/bin/python -m pip install --quiet dist/*.whl
 	cd build && venv/bin/fairlane --help > /dev/null && venv/bin/python -c 'from fairlane import Client; Client("redis://x")'
 	build/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[all]"
-	find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort > build/expected
+	find $(PACKAGES) $(SHIPPED) | sort > build/expected
 	cd build/venv/lib/python*/site-packages && \
-		find $(PACKAGES) -name '*.py' -o -name '*.lua' -o -name py.typed | sort | diff $(CURDIR)/build/expected -
+		find $(PACKAGES) $(SHIPPED) | sort | diff $(CURDIR)/build/expected -
 	cd build && venv/bin/python -c 'import pkgutil; from importlib import import_module; \
 		[import_module(module.name) for package in "$(PACKAGES)".split() \
 		for module in pkgutil.walk_packages(import_module(package).__path__, package + ".") if "__main__" not in module.name]'
 
 .PHONY: check
-check: export FAIRLANE_TEST_REQUIRE = redis
-check: lint test wheel ## All that CI runs: lint, test (here a missing redis-server is a failure), wheel
+check: export FAIRLANE_TEST_REQUIRE = redis,chromium
+check: lint test wheel ## All that CI runs: lint, test (here a missing redis-server or chromium is a failure), wheel
 
 .PHONY: bench-queue
 bench-queue: $(READY) ## Measure the queue
@@ -105,9 +106,17 @@ bench-api: $(READY) ## Measure the front door: what it adds to one request, and 
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.waiters
 
+.PHONY: bench-admin
+bench-admin: $(READY) ## Measure the admin page at 1,000,000 jobs and 10,000 tenants (about 4 minutes)
+	$(BIN)/python -m benchmarks.admin
+
 .PHONY: bench-streams
 bench-streams: $(READY) ## Measure 200 streams and 1,000 long polls on one front door, and the first token (3 minutes)
 	$(BIN)/python -m benchmarks.streams
+
+.PHONY: screenshots
+screenshots: $(READY) ## Picture every view of the admin page, with data, into docs/images/admin/ (needs chromium)
+	$(BIN)/python -m tests.browser.screenshots
 
 .PHONY: demo
 demo: $(READY) ## See why Fairlane exists: one heavy tenant and several light ones, with and without it

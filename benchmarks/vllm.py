@@ -154,7 +154,9 @@ def main() -> None:
     shape = Shape(given.model, given.jobs, given.tokens, given.stream)
     with nullcontext(given.url) if given.url else vllm(given.slots) as url:
         if given.up:
-            options = UpOptions(free_port(), given.dispatchers, (f"{shape.model}={url}",), "error")
+            options = UpOptions(
+                free_port(), given.dispatchers, (f"{shape.model}={url}",), "error", admin_port=free_port()
+            )
             with tempfile.TemporaryDirectory() as data, running(options, data_dir=Path(data)) as (found, _):
                 pairs = asyncio.run(measure_over_http(url, found.url, shape, given.rounds))
         else:

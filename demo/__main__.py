@@ -7,9 +7,9 @@ import asyncio
 import os
 import sys
 import tempfile
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,9 @@ from tests.simulated.server import simulated
 
 SLOTS: Final = 16
 STEP_MS: Final = 4.0
+STAYS: Final = "The same requests go on, so that the admin page has something to show."
 console = Console()
+Run = Callable[[Send, Sequence[Arrival]], Awaitable[Measured]]
 
 
 def main() -> None:
@@ -49,16 +51,19 @@ def main() -> None:
     ):
         before = asyncio.run(_directly(backend.url, arrivals))
         os.environ["FAIRLANE_WEBHOOK_ALLOW"] = hooks.allow  # what `running` starts may send there
-        options = UpOptions(port=free_port(), backends=(f"sim={backend.url}",), log_level="error")
+        options = UpOptions(free_port(), 1, (f"sim={backend.url}",), "error", admin_port=free_port())
         with running(options, data_dir=Path(folder)) as (found, look):
-            after = asyncio.run(_through(found.url, arrivals, hooks))
+            console.print(f"Watch it on the admin page, [bold]{found.admin_url}[/bold]. This link signs you in, once:")
+            console.print(f"{found.login_url}\n", soft_wrap=True)
+            after = asyncio.run(_through(found.url, arrivals, hooks, partial(_watched, "with Fairlane")))
             console.print(_table(before, after))
             hooks.await_all()
             console.print(f"\nWebhooks: {hooks.words}.", highlight=False)
+            whole = hooks.whole
             if sys.stdout.isatty():
-                console.print(f"\nFairlane serves the model [bold]sim[/bold] at {found.url} until Ctrl-C.")
-                _stay(look)
-    if before.failed or after.failed or not hooks.whole:
+                console.print(f"\nFairlane serves the model [bold]sim[/bold] at {found.url} until Ctrl-C. {STAYS}")
+                _stay(found.url, arrivals, hooks, look)
+    if before.failed or after.failed or not whole:
         raise SystemExit(1)
 
 
@@ -72,7 +77,7 @@ async def _directly(url: str, arrivals: Sequence[Arrival]) -> Measured:
         return await _watched("without Fairlane", send, arrivals)
 
 
-async def _through(url: str, arrivals: Sequence[Arrival], hooks: Hooks) -> Measured:
+async def _through(url: str, arrivals: Sequence[Arrival], hooks: Hooks, run: Run) -> Measured:
     clients = {tenant: AsyncClient(url, api_key=tenant) for tenant in {arrival.tenant for arrival in arrivals}}
 
     async def send(arrival: Arrival) -> None:
@@ -82,7 +87,7 @@ async def _through(url: str, arrivals: Sequence[Arrival], hooks: Hooks) -> Measu
         await handle.result()
 
     try:
-        return await _watched("with Fairlane", send, arrivals)
+        return await run(send, arrivals)
     finally:
         for client in clients.values():
             await client.close()
@@ -113,10 +118,24 @@ def _table(before: Measured, after: Measured) -> Table:
     return table
 
 
-def _stay(look: Callable[[], None]) -> None:
-    try:
-        while not threading.Event().wait(0.1):
+def _stay(url: str, arrivals: Sequence[Arrival], hooks: Hooks, look: Callable[[], None]) -> None:
+    """Sends the same again and again, until Ctrl-C."""
+
+    async def go_on() -> None:
+        looking = asyncio.create_task(keep_looking())
+        try:
+            while True:
+                await _through(url, arrivals, hooks, lambda send, all_: measure(send, all_, lambda _: None))
+        finally:
+            looking.cancel()
+
+    async def keep_looking() -> None:
+        while True:
             look()
+            await asyncio.sleep(0.1)
+
+    try:
+        asyncio.run(go_on())
     except KeyboardInterrupt:
         console.print("Stopping …")
 

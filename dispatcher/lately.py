@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from dispatcher.policy.fairness import Fairness, Round, covers, fairness
+from dispatcher.policy.fairness import Due, Fairness, Round, covers, dues, fairness
 from dispatcher.policy.thermostat import WINDOW, Sample
 from fairlane.standing import Finish, LineView
 
@@ -46,6 +46,7 @@ class _Past:
     to_ms: int
     services: Round
     ended: Mapping[str, int]  # by tenant
+    tokens: Mapping[str, int]  # by tenant
     came: Mapping[str, int]  # by tier
     rho: float | None
 
@@ -71,8 +72,11 @@ class Lately:
         if before and look.whole and look.now_ms > before.now_ms:
             services = _services(before, look, by_tokens=by_tokens)
             ended_of = Counter(finish.tenant for finish in look.finishes)
-            came = _came(before, look)
-            self._rounds.append(_Past(before.now_ms, look.now_ms, services, ended_of, came, look.rho))
+            tokens_of: Counter[str] = Counter()
+            for finish in look.finishes:
+                tokens_of[finish.tenant] += tokens(finish)
+            came = arrivals(before, look)
+            self._rounds.append(_Past(before.now_ms, look.now_ms, services, ended_of, tokens_of, came, look.rho))
         while self._rounds and self._rounds[0].to_ms <= look.now_ms - MINUTE_MS:
             self._rounds.popleft()
 
@@ -83,6 +87,26 @@ class Lately:
     @property
     def fairness(self) -> Fairness:
         return fairness(past.services for past in self._rounds)
+
+    @property
+    def dues(self) -> Mapping[str, Mapping[str, Due]]:
+        """By tier and tenant."""
+        return dues(past.services for past in self._rounds)
+
+    @property
+    def took_s(self) -> float:
+        """How much of the last minute is known."""
+        return sum(past.to_ms - past.from_ms for past in self._rounds) / 1000
+
+    @property
+    def ended(self) -> Mapping[str, int]:
+        """The jobs of each tenant that got their outcome."""
+        return _total(past.ended for past in self._rounds)
+
+    @property
+    def tokens(self) -> Mapping[str, int]:
+        """The tokens that each tenant's jobs used."""
+        return _total(past.tokens for past in self._rounds)
 
     @property
     def rho(self) -> float | None:
@@ -98,22 +122,30 @@ class Lately:
     @property
     def ended_per_s(self) -> Mapping[str, float]:
         """How many jobs of each tenant got their outcome."""
-        return self._per_s(past.ended for past in self._rounds)
+        return self._per_s(self.ended)
 
     @property
     def came_per_s(self) -> Mapping[str, float]:
         """How many jobs came into each tier."""
-        return self._per_s(past.came for past in self._rounds)
+        return self._per_s(_total(past.came for past in self._rounds))
 
-    def _per_s(self, counts: Iterable[Mapping[str, int]]) -> Mapping[str, float]:
-        took_s = sum(past.to_ms - past.from_ms for past in self._rounds) / 1000
-        total: Counter[str] = Counter()
-        for of in counts:
-            total.update(of)
-        return {name: max(0, n) / took_s for name, n in total.items()}
+    def _per_s(self, counts: Mapping[str, int]) -> Mapping[str, float]:
+        return {name: max(0, n) / self.took_s for name, n in counts.items()}
 
 
-def _came(before: Look, look: Look) -> Mapping[str, int]:
+def tokens(finish: Finish) -> int:
+    """What a job's last attempt used, in and out."""
+    return finish.usage.input_tokens + finish.usage.output_tokens if finish.usage else 0
+
+
+def _total(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for of in counts:
+        total.update(of)
+    return total
+
+
+def arrivals(before: Look, look: Look) -> Mapping[str, int]:
     """By tier: those that are there now and were not, and those that ended. (A job that rests between two attempts is
     not there: it goes and comes again.)"""
     ended = Counter(finish.tier for finish in look.finishes)

@@ -78,7 +78,7 @@ class Dispatcher:
             post.worker.drain(hurry=hurry)
 
     async def run(self) -> None:
-        """Until `drain` was called and nothing is held any more."""
+        """Until `drain` was called, or an operator has asked for it, and nothing is held any more."""
         tls = tls_context(self._settings)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)  # one that hangs delays no other
         async with (
@@ -158,7 +158,9 @@ class Dispatcher:
             roles = [office.role for office in offices if office.held]
             info = {"host": host, "pid": pid, "inflight": worker.inflight, "roles": roles}
             try:
-                await self._queue.beat(pool, self._name, json.dumps(info))
+                if await self._queue.beat(pool, self._name, json.dumps(info)) and not self._draining.is_set():
+                    log.info("draining", pool=pool.name, dispatcher=self._name, asked="by an operator")
+                    self.drain()
             except FairlaneError as error:
                 log.warning("beat_failed", pool=pool.name, error=error.code)
             except Exception:

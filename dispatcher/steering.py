@@ -18,6 +18,7 @@ from dispatcher.lately import Lately, Look
 from dispatcher.policy.autoscale import Scaling, Use, desired_replicas
 from dispatcher.policy.fairness import top
 from dispatcher.policy.thermostat import Thermostat, next_gamma
+from dispatcher.recording import Recording
 from dispatcher.seen import fields, packed, remembered
 from fairlane.errors import FairlaneError
 from fairlane.metrics import OTHER, capacity_of
@@ -25,6 +26,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.inspection import PAGE_MOST
 from fairlane.queue.pools import Pool
 from fairlane.standing import BackendView, Finish, PoolLoad
+from fairlane.trend import Point
 
 EVERY_S: Final = 5.0
 PAGES_MOST: Final = 10  # of finished jobs in a round: beyond 2,000 a second some are skipped
@@ -42,6 +44,7 @@ class Steering:
         self._tenants_most = tenants_most
         self._cursor = ""
         self._lately = Lately()
+        self._recording = Recording(queue)
         self._known: tuple[Thermostat, Scaling] | None = None
 
     async def run(self) -> None:
@@ -78,6 +81,15 @@ class Steering:
         gamma = min(GAMMA_MOST, thermostat.gamma)
         seen = self._seen(look, thermostat, scaling, gamma)
         await self._queue.steer(self._pool, gamma if policy.gamma is None else None, packed(seen))
+        point = Point(
+            at_ms=load.now_ms,
+            took_s=0.0,
+            tiers={},
+            slots=sum(use.slots for use in working),
+            gamma=gamma if policy.gamma is None else policy.gamma,
+            replicas=scaling.desired,
+        )
+        await self._recording.note(self._pool, load, look, self._lately, point)
 
     async def _look(self, load: PoolLoad, rho: float | None) -> Look:
         finishes, whole = await self._finishes(load.now_ms)

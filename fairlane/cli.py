@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fairlane.cli_admin import admin
 from fairlane.cli_following import tail, watch
 from fairlane.cli_jobs import cancel, results
 from fairlane.cli_keys import keys
@@ -18,6 +19,7 @@ from fairlane.cli_pool import pool
 from fairlane.cli_queue import explain, policy
 from fairlane.cli_submit import submit
 from fairlane.cli_tenants import tenants
+from fairlane.cli_users import users
 from fairlane.cli_webhooks import webhooks
 from fairlane.terminal import REFUSED, AsJson, OtherNamespace, RedisUrl, refusals, up_here
 
@@ -29,7 +31,10 @@ app.add_typer(policy, name="policy")
 app.add_typer(pool, name="pool")
 app.add_typer(tenants, name="tenants")
 app.add_typer(keys, name="keys")
+app.add_typer(users, name="users")
 app.add_typer(webhooks, name="webhooks")
+app.add_typer(users, name="users")
+app.add_typer(admin, name="admin")
 for command in (submit, watch, results, cancel, tail, explain):
     app.command()(command)
 
@@ -126,6 +131,9 @@ def up(
     redis: RedisUrl = None,
     backend: Backend = None,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Of the front door.")] = 8080,
+    admin_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Of the admin page. (Default: --port + 1)")
+    ] = None,
     dispatchers: Annotated[int, typer.Option(min=1, max=64, help="Each a process of its own.")] = 1,
     data_dir: Annotated[
         Path | None,
@@ -138,11 +146,12 @@ def up(
     auth: Auth = None,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Start everything on this machine: queue, dispatchers and front door; simulated backends if you name none."""
+    """Start everything on this machine: queue, dispatchers, front door, admin page; simulated backends by default."""
     from fairlane.up import UpOptions, start
 
+    options = UpOptions(port, dispatchers, tuple(backend or ()), log_level, auth, admin_port)
     with refusals():
-        start(UpOptions(port, dispatchers, tuple(backend or ()), log_level, auth), redis_url=redis, data_dir=data_dir)
+        start(options, redis_url=redis, data_dir=data_dir)
 
 
 @app.command()

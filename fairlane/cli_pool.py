@@ -200,10 +200,8 @@ Found = tuple["Pool", "Overview", int]
 
 async def _read(queue: Queue) -> list[Found]:
     """Each pool, what is in it, and Redis's time (ms)."""
-    return [
-        (one, await queue.inspect.overview(one), (await queue.inspect.load(one)).now_ms)
-        for one in await queue.pools.all()
-    ]
+    views = [(one, await queue.inspect.overview(one)) for one in await queue.pools.all()]
+    return [(one, view, view.now_ms) for one, view in views]
 
 
 async def _until_none(running: Callable[[], Awaitable[int]], wait_s: float, undo: str) -> int:
@@ -256,13 +254,11 @@ def _in_short(gates: Mapping[str, str]) -> str:
 
 
 def _gate(one: Pool, view: BackendView, tier: str, now_ms: int) -> str:
-    """What the gate says to a tier now, as lua/lib/gate.lua decides it."""
-    gate, stale = view.gates.get(tier), now_ms - (view.fresh_at_ms or 0) > one.policy.stale_ms
-    if view.status != "up":
-        return view.status
-    if gate is None or stale:
-        return "open" if view.counts.live < (gate.fallback if gate else 1) else "stale"
-    return "open" if view.counts.live < gate.limit else gate.why
+    """What the gate says to a tier now."""
+    from fairlane.standing import gate_now
+
+    reason, _ = gate_now(view, tier, one.policy.stale_ms, now_ms)
+    return reason
 
 
 def _pool_json(one: Pool, view: Overview, now_ms: int) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def show(to: Reach, id_: Id, *, tenant: Tenant = None, as_json: AsJson = False) 
         "made": date_of(one.created_at),
         "last attempt": f"{date_of(one.last_attempt_at)}, {_status(one)}" if one.last_attempt_at else "-",
         "failing since": date_of(one.failing_since) or "-",
+        "left alone": f"until {date_of(one.shut_until)}" if one.shut_until else "-",
     }
     for name, value in facts.items():
         typer.echo(f"{name:<13}  {value}")
@@ -175,4 +176,7 @@ def _state(one: WebhookEndpoint) -> str:
         return f"disabled ({one.disabled_reason})"
     if one.failing_since is None:
         return "enabled"
-    return f"failing for {duration(1000 * (time.time() - one.failing_since))}"
+    failing = f"failing for {duration(1000 * (time.time() - one.failing_since))}"
+    if one.shut_until is None:
+        return failing
+    return f"{failing}, tried again in {duration(1000 * max(one.shut_until - time.time(), 0))}"

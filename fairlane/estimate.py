@@ -112,6 +112,24 @@ def answers(gate: GateView) -> bool:
     return gate.reason not in ("down", "draining", "stale")
 
 
+def pace_of(load: PoolLoad) -> Pace:
+    """How a pool works, as its observer's last steering found it."""
+    steer: Mapping[str, Any] = json.loads(load.steer)
+    return Pace(max(0.001, steer.get("service_s") or GUESS_S), steer.get("came_per_s") or {})
+
+
+def waiter(pool: Pool, load: PoolLoad, tier: str) -> Callable[[int, int], float | None]:
+    """Says how many seconds until `ahead` jobs of this tier and those above have started, `own` of them of this one.
+
+    None if nobody knows: no backend answers, or what waits in the tier may not run.
+    """
+    own = next((each for each in load.tiers if each.tier == tier), None)
+    answering = any(_answers(view, tier, load.now_ms - pool.policy.stale_ms) for view in load.backends)
+    if not answering or (own and own.waiting and not own.runnable):
+        return lambda ahead, own: None
+    return _waiter(pool, load, tier, _places(load, tier))
+
+
 class Estimates:
     """Reads what it needs of each pool and tier at most once a second, by `clock`."""
 
@@ -127,12 +145,12 @@ class Estimates:
         ahead = position(why, lines)
         if why.paused or why.held_by == "paused" or not any(map(answers, why.gates)):
             return Estimate(ahead, None)
-        pace = _pace(load)
+        pace = pace_of(load)
         # with room in a backend the jobs ahead are only about to be taken, and so is this one
         more = 0 if any(gate.live < gate.limit for gate in why.gates) else 1
         own = ahead - sum([*why.depths.values()][:-1])
         places = sum(max(gate.limit, 0) for gate in why.gates)
-        wait_s = _wait_s(pool, load, why.tier, ahead + more, own + more, places)
+        wait_s = _waiter(pool, load, why.tier, places)(ahead + more, own + more)
         line = next((line for line in lines if line.tenant == why.tenant), None)
         waits = [wait_s, _held_s(why, load) + _limited_s(why, line, pace)]
         if not_before_ms is not None and why.state == "delayed":
@@ -145,10 +163,7 @@ class Estimates:
         tiers = [each.tier for each in load.tiers]
         upto = load.tiers[: tiers.index(tier) + 1] if tier in tiers else load.tiers
         ahead, own = sum(each.waiting for each in upto), upto[-1]
-        answering = any(_answers(view, tier, load.now_ms - pool.policy.stale_ms) for view in load.backends)
-        if not answering or (own.waiting and not own.runnable):
-            return Estimate(ahead, None)
-        return Estimate(ahead, _wait_s(pool, load, own.tier, ahead + 1, own.waiting + 1, _places(load, own.tier)))
+        return Estimate(ahead, waiter(pool, load, own.tier)(ahead + 1, own.waiting + 1))
 
     async def load(self, pool: Pool) -> PoolLoad:
         """The pool's load, of this moment or up to EVERY_S ago."""
@@ -174,23 +189,18 @@ def _answers(view: BackendView, tier: str, fresh_ms: float) -> bool:
     return view.status == "up" and ((view.fresh_at_ms or 0) >= fresh_ms or view.counts.live < fallback)
 
 
-def _pace(load: PoolLoad) -> Pace:
-    steer: Mapping[str, Any] = json.loads(load.steer)
-    return Pace(max(0.001, steer.get("service_s") or GUESS_S), steer.get("came_per_s") or {})
-
-
 def _places(load: PoolLoad, tier: str) -> int:
     working = [view for view in load.backends if view.status == "up"]
     return sum(view.gates[tier].limit for view in working if tier in view.gates)
 
 
-def _wait_s(pool: Pool, load: PoolLoad, tier: str, ahead: int, own: int, places: int) -> float:
-    """Until `ahead` jobs of this tier and those above have started, or the valve has let in `own` of this one."""
+def _waiter(pool: Pool, load: PoolLoad, tier: str, places: int) -> Callable[[int, int], float]:
+    """Says how long until `ahead` jobs of the tier and those above have started, or the valve let in `own` of it."""
     names = [each.tier for each in load.tiers]
     rank = names.index(tier) if tier in names else len(names)  # the load may be older than the tier
-    pace, most = _pace(load), max(places, _places(load, names[0]))
-    by_valve = _valve(load, rank, pool.policy.valve_ms, pace, most).wait_s(own, pace.per_s(most))
-    return min(pace.wait_s(ahead, places, names[:rank]), by_valve)
+    pace, most = pace_of(load), max(places, _places(load, names[0]))
+    valve = _valve(load, rank, pool.policy.valve_ms, pace, most)
+    return lambda ahead, own: min(pace.wait_s(ahead, places, names[:rank]), valve.wait_s(own, pace.per_s(most)))
 
 
 def _valve(load: PoolLoad, rank: int, valve_ms: int, pace: Pace, places: int) -> Valve:

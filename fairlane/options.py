@@ -53,7 +53,10 @@ def backend_of(pool: str, text: str, *, typed: str | None = None) -> BackendOpti
     if family is not None and family not in FAMILY_NAMES:
         raise InvalidRequest(f"{typed}: family is one of {', '.join(FAMILY_NAMES)}.", param="backend")
     spec = BackendSpec(url, family, given.get("key_env"), int(slots) if slots else None)
-    return BackendOption(pool, _name(url), spec)
+    try:
+        return BackendOption(pool, _name(url), spec)
+    except ValueError as error:  # urlsplit's, such as of `http://[`
+        raise InvalidRequest(f"{typed}: this is no URL ({error}).", param="backend") from error
 
 
 async def register(queue: Queue, backends: Iterable[BackendOption], policy: Policy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from fairlane.model import BackendCounts, BackendSpec, GateReason, Limits, State, TierGate, Usage
 
@@ -96,9 +97,24 @@ class BackendView:
     spec: BackendSpec | None
 
 
+def gate_now(view: BackendView, tier: str, stale_ms: int, now_ms: int) -> tuple[GateReason, int]:
+    """What a backend's gate says to a tier at this moment, and how many leases it may carry for it.
+
+    As lua/lib/gate.lua decides it; of a pop that is refused at `now_ms` the same would be said.
+    """
+    gate = view.gates.get(tier)
+    if view.status != "up":
+        return cast(GateReason, view.status), 0
+    if gate is None or now_ms - (view.fresh_at_ms or 0) > stale_ms:
+        limit, why = gate.fallback if gate else 1, "stale"
+    else:
+        limit, why = gate.limit, gate.why
+    return "open" if view.counts.live < limit else why, limit
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A pool at a glance."""
+    """A pool at a glance; `now_ms` is Redis's time."""
 
     tiers: tuple[TierView, ...]
     delayed: int
@@ -108,6 +124,7 @@ class Overview:
     paused: bool
     backends: tuple[BackendView, ...]
     steer: str
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +162,23 @@ class TenantStanding:
     inflight: int
     paused: bool
     held_until_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One tenant beside others in a pool: what it has there, and what holds it: paused, inflight, requests or tokens.
+
+    `held_until_ms` is None also if that waits for something to change. `oldest_ms`: per tier with queued work of its
+    own, when the head of its line arrived.
+    """
+
+    tenant: str
+    limits: Limits
+    waiting: int
+    inflight: int
+    held_by: str | None
+    held_until_ms: int | None
+    oldest_ms: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +240,13 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherView:
-    """A dispatcher that was heard lately, and what it said of itself (JSON)."""
+    """A dispatcher that was heard lately, and what it said of itself (JSON).
+
+    `silent_ms`: for how long it has said nothing. `draining`: it was told to drain, and has heard it or is about to.
+    """
 
     name: str
     seen_at_ms: int
     info: str
+    silent_ms: int
+    draining: bool = False

@@ -115,7 +115,7 @@ def address(redis: str | None, namespace: str | None) -> tuple[str, str]:
     return url, settings.namespace
 
 
-def up_here(data_dir: Path, what: Literal["url", "redis_url"]) -> str | None:
+def up_here(data_dir: Path, what: Literal["url", "redis_url", "admin_url"]) -> str | None:
     """An address of the `fairlane up` that runs here, if one does."""
     try:
         return json.loads((data_dir / "up.json").read_text())[what]

@@ -21,7 +21,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from dispatcher.processes import POLL_S, Child
+from fairlane.accounts.users import Users
 from fairlane.errors import IllegalTransition, NotFound, StoreUnavailable
+from fairlane.greeting import ADMIN, Running, greeting
 from fairlane.logging import configure
 from fairlane.options import BackendOption, parse_backend, register_only
 from fairlane.process import check_port
@@ -46,17 +48,12 @@ class UpOptions:
     backends: tuple[str, ...] = ()
     log_level: str = "warning"
     auth: str | None = None
+    admin_port: int | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """Where it can be reached."""
-
-    url: str
-    redis_url: str
-    models: tuple[str, ...]
-    auth: str = "open"
-    drain_s: float = 30.0
+    @property
+    def page_port(self) -> int:
+        """Of the admin page: the one after the front door's, unless another was said."""
+        return self.admin_port or self.port + 1
 
 
 def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -> None:
@@ -73,7 +70,7 @@ def start(options: UpOptions, *, redis_url: str | None, data_dir: Path | None) -
         signal.signal(signum, end)
     with running(options, redis_url=redis_url, data_dir=data_dir, ending=ending, hurry=hurry) as (found, look):
         if not ending.is_set():
-            _say(found)
+            print(greeting(found), flush=True)  # noqa: T201
         while not ending.wait(POLL_S):
             look()
         words = f"Stopping: what runs may end, up to {found.drain_s:g} s; Ctrl-C again stops at once."
@@ -100,6 +97,7 @@ def running(
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.data_dir))
         check_port(LOCAL, options.port)
+        check_port(LOCAL, options.page_port, "--admin-port")
         store = None if settings.redis_url else EmbeddedServer(settings.data_dir)
         if store:
             stack.enter_context(store)
@@ -108,7 +106,7 @@ def running(
         found = house.begin(backends, ending or threading.Event())
         path = settings.data_dir / "up.json"
         stack.callback(path.unlink, missing_ok=True)
-        write_private(path, json.dumps({"url": found.url, "admin_url": None, "redis_url": found.redis_url}))
+        write_private(path, json.dumps({"url": found.url, "admin_url": found.admin_url, "redis_url": found.redis_url}))
         yield found, house.look
 
 
@@ -134,6 +132,7 @@ class _House:
         self._dispatchers: list[Child] = []
         self._api: list[Child] = []
         self._workers: list[Child] = []
+        self._admin: list[Child] = []
 
     def begin(self, backends: Sequence[BackendOption], ending: threading.Event) -> Running:
         """Returns when a job could run, or waits only for backends. Raises StoreUnavailable if that takes too long."""
@@ -145,20 +144,24 @@ class _House:
         self._workers = [self._child("worker", "--only", work, *level) for work in ("batches", "webhooks")]
         port = str(self._options.port)
         self._api = [self._child("api", "--auth", self._auth, "--port", port, "--needs-dispatcher", *level)]
-        url = f"http://{LOCAL}:{port}"
+        self._admin = [self._child("admin", "--port", str(self._options.page_port), *level)]
+        url, admin_url = f"http://{LOCAL}:{port}", f"http://{LOCAL}:{self._options.page_port}"
         self._until_ready(url, ending)
+        self._until_shown(admin_url, ending)
         models = tuple(sorted({backend.pool for backend in backends}))
-        return Running(url, self._redis_url, models, self._auth, self._settings.drain_s)
+        login_url = asyncio.run(self._login_at(admin_url))
+        return Running(url, self._redis_url, models, admin_url, login_url, self._auth, self._settings.drain_s)
 
     def look(self) -> None:
         if self._store and not self._store.alive:
             self._store.start()  # on its old port, with all its data
-        for child in (*self._sims, *self._dispatchers, *self._workers, *self._api):
+        for child in (*self._sims, *self._dispatchers, *self._workers, *self._api, *self._admin):
             child.look()
 
     def end(self) -> None:
         """Takes nothing in any more, lets what runs end, then stops what it ran on."""
         for children, grace_s in (
+            (self._admin, 2 * GRACE_S),
             (self._api, self._settings.drain_s + GRACE_S),
             (self._workers, self._settings.webhook_timeout_s + GRACE_S),
             (self._dispatchers, self._settings.drain_s + GRACE_S),
@@ -205,6 +208,31 @@ class _House:
                 await _forget_simulated(queue)
         finally:
             await queue.close()
+
+    async def _login_at(self, admin_url: str) -> str | None:
+        queue = await Queue.open(self._redis_url, namespace=self._settings.namespace)
+        try:
+            users = Users(queue)
+            with suppress(IllegalTransition):  # it is there already
+                await users.create(ADMIN, "admin")
+            return f"{admin_url}/login/once?secret={await users.allow_once(ADMIN)}"
+        except IllegalTransition:
+            return None
+        finally:
+            await queue.close()
+
+    def _until_shown(self, admin_url: str, ending: threading.Event) -> None:
+        """Returns when the admin page answers. Raises StoreUnavailable if that takes too long."""
+        deadline = time.monotonic() + READY_S
+        with httpx.Client(trust_env=False) as client:
+            while time.monotonic() < deadline and not ending.is_set():
+                self.look()
+                with suppress(httpx.HTTPError):
+                    if client.get(f"{admin_url}/login", timeout=5).is_success:
+                        return
+                time.sleep(POLL_S / 2)
+        if not ending.is_set():
+            raise StoreUnavailable(f"The admin page does not answer after {READY_S:g} s.")
 
     def _until_ready(self, url: str, ending: threading.Event) -> None:
         began = time.monotonic()
@@ -263,23 +291,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOCAL, 0))
         return probe.getsockname()[1]
-
-
-def _say(found: Running) -> None:
-    model = found.models[0]
-    who = (
-        "Whoever calls needs a key: `fairlane tenants create ann`, then `fairlane keys create ann`"
-        if found.auth == "keys"
-        else "Without keys (--auth open), the bearer token is the tenant's name"
-    )
-    token = "$FAIRLANE_API_KEY" if found.auth == "keys" else "ann"
-    print(  # noqa: T201
-        f"""Fairlane is up at {found.url} for the model{"s" if len(found.models) > 1 else ""} {", ".join(found.models)}.
-{who}. Try:
-
-  curl {found.url}/v1/chat/completions -H "Authorization: Bearer {token}" -H 'Content-Type: application/json' \\
-    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-
-Ctrl-C stops everything.""",
-        flush=True,
-    )

@@ -37,6 +37,11 @@ def redis_binary() -> str | None:
     return shutil.which("redis-server")
 
 
+def required(program: str) -> bool:
+    """Whether a test that finds no such program fails (`make check`), and is not skipped."""
+    return program in os.environ.get("FAIRLANE_TEST_REQUIRE", "").split(",")
+
+
 class Server:
     """One server without a password. `options` are further directives: `"--maxmemory", "10mb"`."""
 

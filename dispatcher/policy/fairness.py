@@ -31,8 +31,29 @@ class Fairness:
     tenants: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What one tenant got of one tier while it waited, and what it was owed."""
+
+    got: float
+    owed: float
+
+    @property
+    def lead(self) -> float:
+        return self.got - self.owed
+
+
 def fairness(rounds: Iterable[Round]) -> Fairness:
     """Over all the rounds. Perfectly fair where no two tenants of a tier waited at a time."""
+    found = dues(rounds)
+    shares = [due.got / due.owed for of in found.values() for due in of.values()]
+    leads = [[due.lead for due in of.values()] for of in found.values()]
+    gap = max((max(of) - min(of) for of in leads), default=0.0)
+    return Fairness(jain(shares), gap, len(shares))
+
+
+def dues(rounds: Iterable[Round]) -> Mapping[str, Mapping[str, Due]]:
+    """By tier and tenant, over all the rounds; of those that were owed anything."""
     got: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     owed: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for tier, services in (entry for one in rounds for entry in one.items()):
@@ -41,10 +62,7 @@ def fairness(rounds: Iterable[Round]) -> Fairness:
             for tenant, service in services.items():
                 got[tier][tenant] += service
                 owed[tier][tenant] += mean
-    shares = [got[tier][tenant] / fair for tier, of in owed.items() for tenant, fair in of.items()]
-    leads = [[got[tier][tenant] - fair for tenant, fair in of.items()] for tier, of in owed.items()]
-    gap = max((max(of) - min(of) for of in leads), default=0.0)
-    return Fairness(jain(shares), gap, len(shares))
+    return {tier: {tenant: Due(got[tier][tenant], fair) for tenant, fair in of.items()} for tier, of in owed.items()}
 
 
 def jain(shares: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, cast
 
 from fairlane.accounts import values
 from fairlane.accounts.secret import PREFIX, Claim, claim_of, digest_of, new_secret, prefix_of
@@ -71,6 +71,17 @@ class Accounts:
             self._store.client.hgetall(keys.account(self._store.namespace, "tenant", tenant))
         )
         return values.account(tenant, {name.decode(): value for name, value in kept.items()}) if kept else None
+
+    async def known(self, tenants: Collection[str]) -> dict[str, Account]:
+        """Those of up to PAGE_MOST tenants that are registered, by name."""
+        if len(tenants) > PAGE_MOST:
+            raise InvalidRequest(f"At most {PAGE_MOST} tenants are looked up at once.", param="tenant")
+        pipe = self._store.client.pipeline(transaction=False)
+        for tenant in tenants:
+            pipe.hgetall(keys.account(self._store.namespace, "tenant", tenant))
+        found = cast("list[dict[bytes, bytes]]", await self._store.bounded(pipe.execute()) if tenants else [])
+        kept = ({name.decode(): value for name, value in fields.items()} for fields in found)
+        return {name: values.account(name, one) for name, one in zip(tenants, kept, strict=True) if one}
 
     async def tenants(self, after: str = "", limit: int = 100) -> tuple[list[Account], str | None]:
         """Registered tenants by name, and the name after which the next page starts, or None."""

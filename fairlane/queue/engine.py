@@ -69,8 +69,10 @@ from fairlane.queue.schema import ensure_schema, mark
 from fairlane.queue.signals import Signals
 from fairlane.queue.store import Store
 from fairlane.queue.streams import Appended, Chunk
+from fairlane.trend import STEPS, Point, Served, packed, served_json
 
 HOPS: Final = 8  # pools that a job may have been moved through
+SERVED_MS: Final = 120_000  # so long it is said who was served, after the last observer said so
 RACES: Final = 20  # changes by others between our reading and writing
 
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.-]")  # a line of the history is words
@@ -318,11 +320,14 @@ class Queue:
         """Gives a role up at once, if `who` holds it."""
         await self._store.run("resign", pool.prefix, role, who)
 
-    async def beat(self, pool: Pool, dispatcher: str, info: str) -> None:
-        """Says that a dispatcher lives; `info` is JSON of up to 1 KiB about it. It counts for SILENT_MS."""
+    async def beat(self, pool: Pool, dispatcher: str, info: str) -> bool:
+        """Says that a dispatcher lives; `info` is JSON of up to 1 KiB about it. It counts for SILENT_MS.
+
+        Returns whether somebody has told it to drain (fleet.py).
+        """
         check_dispatcher(dispatcher)
         check_info(info)
-        await self._store.run("beat", pool.prefix, dispatcher, info, str(SILENT_MS))
+        return replies.number(await self._store.run("beat", pool.prefix, dispatcher, info, str(SILENT_MS))) == 1
 
     async def steer(self, pool: Pool, gamma: float | None, seen: str) -> None:
         """Writes what the observer found about the pool: the boost's γ per second (None: the policy pins it), and what
@@ -330,6 +335,12 @@ class Queue:
         """
         check_steer(gamma, seen)
         await self._store.run("steer", pool.prefix, "" if gamma is None else repr(float(gamma)), seen)
+
+    async def record(self, pool: Pool, point: Point, served: Served) -> None:
+        """Adds what was seen since the last call to the pool's history, and says who was served."""
+        steps = [str(n) for step in STEPS.values() for n in (step.s, step.kept)]
+        args = (packed(point), served_json(served), str(SERVED_MS), *steps)
+        await self._store.run("record", pool.prefix, *args, repeat=False)  # repeated, it would add up twice
 
     async def set_policy(self, pool: Pool, changes: Mapping[str, object], *, by: str) -> Pool:
         """Changes settings of the pool's policy, by name; each is a value or its text. Returns the pool as it is then.

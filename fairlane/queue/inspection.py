@@ -7,7 +7,6 @@ shown twice or left out while the line moves; indexes are paged by rank, newest 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar, cast
 
 from fairlane.errors import InvalidRequest, NotFound
@@ -17,6 +16,7 @@ from fairlane.queue.pools import Pool
 from fairlane.queue.replies import MovedAway
 from fairlane.queue.store import Store
 from fairlane.queue.streams import Page, Position
+from fairlane.queue.trends import TrendReads
 from fairlane.queue.views import Fields
 from fairlane.standing import (
     Allowance,
@@ -52,11 +52,11 @@ class AtJob(Protocol):
     def __call__(self, job_id: str, act: Callable[[Pool], Awaitable[T]]) -> Awaitable[T]: ...
 
 
-class Inspection:
+class Inspection(TrendReads):
     """What the queue holds, without changing anything."""
 
     def __init__(self, store: Store, at_job: AtJob) -> None:
-        self._store = store
+        super().__init__(store)
         self._at_job = at_job
 
     async def job(self, job_id: str) -> Job:
@@ -114,16 +114,11 @@ class Inspection:
         for index in ("due", "leases", "held", "dead"):
             pipe.zcard(pool.key(index))
         pipe.hexists(pool.key("pool"), "paused")
-        pipe.hmget(pool.key("pool"), ["backends", "steer"])
-        *by_tier, delayed, leased, held, dead, paused, texts = await self._store.bounded(pipe.execute())
+        *by_tier, delayed, leased, held, dead, paused = await self._store.bounded(pipe.execute())
         tiers = tuple(views.tier_view(tier, by_tier[5 * n : 5 * n + 5]) for n, tier in enumerate(pool.policy.tiers))
-        known, steer = (text or b"" for text in cast("list[bytes | None]", texts))
-        backends: list[BackendView] = []
-        for name in known.split():
-            with suppress(NotFound):  # removed in the meantime
-                backends.append(await self.backend(pool, name.decode()))
+        load = await self.load(pool)
         delayed, leased, held, dead = (cast(int, count) for count in (delayed, leased, held, dead))
-        return Overview(tiers, delayed, leased, held, dead, bool(paused), tuple(backends), steer.decode() or "{}")
+        return Overview(tiers, delayed, leased, held, dead, bool(paused), load.backends, load.steer, load.now_ms)
 
     async def load(self, pool: Pool) -> PoolLoad:
         """The work in each tier and every backend, all of one moment."""
@@ -149,8 +144,9 @@ class Inspection:
     async def dispatchers(self, pool: Pool) -> list[DispatcherView]:
         """Up to PAGE_MOST dispatchers that were heard in the last SILENT_MS, the one heard longest ago first."""
         args = (str(SILENT_MS), str(PAGE_MOST))
-        row = replies.texts(await self._store.run("dispatchers", pool.prefix, *args))
-        return [DispatcherView(row[i], int(row[i + 1]), row[i + 2]) for i in range(0, len(row), 3)]
+        now, *row = replies.texts(await self._store.run("dispatchers", pool.prefix, *args))
+        rows = zip(row[::4], map(int, row[1::4]), row[2::4], row[3::4], strict=True)
+        return [DispatcherView(name, at, info, int(now) - at, told == "1") for name, at, info, told in rows]
 
     async def backend(self, pool: Pool, name: str) -> BackendView:
         """One backend. Raises NotFound."""

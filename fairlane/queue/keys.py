@@ -31,6 +31,7 @@ POOL_KEYS: Final[dict[str, str]] = {
     "call": "call:<dispatcher>",
     "beats": "beats",
     "dispatchers": "dispatchers",
+    "drains": "drains",
     "elected": "elected:<role>",
     "class": "class:<tenant>",
     "prefixes": "prefixes:<age>",
@@ -41,6 +42,13 @@ POOL_KEYS: Final[dict[str, str]] = {
     "done": "done",
     "dead": "dead",
     "history": "history",
+    "trend": "trend:<step>",
+    "served": "served",
+    "run": "run:<id>",
+    "run_jobs": "run_jobs:<id>",
+    "run_lines": "run_lines:<id>",
+    "runs": "runs",
+    "runs_open": "runs_open",
     "nothing": "nothing",  # never exists, see lua/lib/drain.lua
     "settled": "settled:<id>",  # channel: this job has an outcome, or has moved
     "wake": "wake",  # channel: there may be work that a waiting dispatcher can take
@@ -62,6 +70,7 @@ ACCOUNT_KEYS: Final[dict[str, str]] = {
     "discarded": "discarded",
     "batch": "batch:<id>",
     "batches": "batches:<tenant>",
+    "all_batches": "all_batches",
     "batch_done": "batch_done:<id>",
     "batch_open": "batch_open:<id>",
     "batch_parts": "batch_parts:<id>",
@@ -70,10 +79,13 @@ ACCOUNT_KEYS: Final[dict[str, str]] = {
     "batches_due": "batches_due",
     "endpoint": "endpoint:<id>",
     "endpoints": "endpoints:<tenant>",
+    "all_endpoints": "all_endpoints",
     "hooks": "hooks:<tenant>",
     "signing": "signing:<tenant>",
     "delivery": "delivery:<id>",
     "deliveries": "deliveries:<tenant>",
+    "all_deliveries": "all_deliveries",
+    "all_failed": "all_failed",
     "deliveries_of": "deliveries_of:<lane>",
     "delivery_ends": "delivery_ends",
     "lane": "lane:<lane>",
@@ -87,6 +99,14 @@ ACCOUNT_KEYS: Final[dict[str, str]] = {
     "tenant_out": "tenant_out:<tenant>",
     "lanes_parked": "lanes_parked:<tenant>",
     "parked": "parked",
+    "user": "user:<name>",
+    "users": "users",
+    "sitting": "sitting:<digest>",
+    "once": "once:<digest>",
+    "tries": "tries:<whom>",
+    "page": "page",
+    "audit": "audit",
+    "audit_ends": "audit_ends",
 }
 
 

@@ -26,11 +26,25 @@ async def move(store: Store, pools: Pools, source: Pool, job_id: str, target: Po
         if state in (b"queued", b"delayed"):
             return
         raise NotFound() if state is None else IllegalTransition(f"The job is {state.decode()}.")
+    went, hop = await transfer(store, pools, source, job_id, target)
+    await leave(store, source, job_id, hop)
+    if went != target.code:
+        raise IllegalTransition(f"The job was on its way to the pool {(await pools.by_code(went)).name!r}.")
+
+
+async def transfer(store: Store, pools: Pools, source: Pool, job_id: str, target: Pool) -> tuple[str, str]:
+    """The first two steps: the job stands in the target's line. `leave` must follow, with the hop that is returned.
+
+    Also returns the code of the pool it went to: another one, if it was on its way there. Raises as `move` does.
+    """
     tiers = f" {' '.join(target.policy.tiers)} "
     reply = replies.items(await store.run("depart", source.prefix, job_id, target.code, str(TAKE_OVER_MS), tiers))
-    await _copy(store, pools, source, job_id, reply)
-    if (went := replies.text(reply[0])) != target.code:
-        raise IllegalTransition(f"The job was on its way to the pool {(await pools.by_code(went)).name!r}.")
+    return replies.text(reply[0]), await _arrive(store, pools, job_id, reply)
+
+
+async def leave(store: Store, source: Pool, job_id: str, hop: str) -> None:
+    """The last step: the source keeps where the job went."""
+    await store.run("leave_stub", source.prefix, job_id, hop, str(source.policy.result_ttl_ms))
 
 
 async def finish(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
@@ -39,7 +53,7 @@ async def finish(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
         reply = replies.items(await store.run("depart", source.prefix, job_id, "", str(TAKE_OVER_MS), "", repeat=False))
     except (MovedAway, NotFound, IllegalTransition):
         return  # somebody else finished it
-    await _copy(store, pools, source, job_id, reply)
+    await leave(store, source, job_id, await _arrive(store, pools, job_id, reply))
 
 
 async def look_after(store: Store, pools: Pools, source: Pool, job_id: str) -> None:
@@ -54,10 +68,10 @@ async def look_after(store: Store, pools: Pools, source: Pool, job_id: str) -> N
         await store.run("check_move", source.prefix, job_id, again)
 
 
-async def _copy(store: Store, pools: Pools, source: Pool, job_id: str, reply: list[replies.Reply]) -> None:
+async def _arrive(store: Store, pools: Pools, job_id: str, reply: list[replies.Reply]) -> str:
     target = await pools.by_code(replies.text(reply[0]))
     fields = dict(replies.pairs(replies.items(reply[1])))
     parts = [part for field in fields.items() for part in field]
     hop = fields["hop"].decode()
     await store.run("arrive", target.prefix, job_id, hop, *parts)
-    await store.run("leave_stub", source.prefix, job_id, hop, str(source.policy.result_ttl_ms))
+    return hop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, fields
 from typing import NamedTuple, cast
 
@@ -60,6 +60,14 @@ def number(reply: Reply) -> int:
     return int(cast(bytes | int, reply))
 
 
+def scope(tenants: Collection[str] | None) -> tuple[str, list[str]]:
+    """Whose entries a script is to find: the one tenant whose own list has them all, or '' and those to look for in the
+    list of all (none: everybody's)."""
+    if tenants is not None and len(tenants) == 1:
+        return next(iter(tenants)), []
+    return "", sorted(tenants or ())
+
+
 def refusal(words: str) -> FairlaneError | MovedAway | None:
     """The error that a script's refusal stands for; None if it is not one of ours."""
     word, _, rest = words.partition(" ")
@@ -92,6 +100,12 @@ def refusal(words: str) -> FairlaneError | MovedAway | None:
 def _pool_refusal(word: str, rest: str) -> FairlaneError | None:
     if word == "POOLINUSE":
         return IllegalTransition(f"A pool is removed when nothing needs it any more; {rest}.")
+    if word == "RUNSFULL":
+        return IllegalTransition(f"{rest} runs are under way in this pool, which is the most. Abort one first.")
+    if word == "ILLEGALRUN":
+        return IllegalTransition(f"The run is {rest}; that does not allow this.")
+    if word == "RUNLATE":
+        return IllegalTransition("A run is undone within 24 hours; what it did is not known any more.")
     if word == "CLOSED":
         return IllegalTransition("This pool is being removed. Remove it again to end that, then add it anew.")
     return None
@@ -110,7 +124,19 @@ def _account_refusal(word: str, rest: str) -> FairlaneError | None:
         case "KEYSFULL":
             return IllegalTransition(f"The tenant has {rest} keys, which is the most. Revoke those it does not need.")
         case _:
-            return _webhook_refusal(word, rest)
+            return _webhook_refusal(word, rest) or _user_refusal(word, rest)
+
+
+def _user_refusal(word: str, rest: str) -> FairlaneError | None:
+    match word:
+        case "USERTHERE":
+            return IllegalTransition(f"There is a user {rest!r} already.")
+        case "NOUSER":
+            return NotFound(f"There is no user {rest!r}. `fairlane users create {rest}` makes one.")
+        case "USEROFF":
+            return IllegalTransition(f"The user {rest!r} is disabled. Enable them first.")
+        case _:
+            return None
 
 
 def _webhook_refusal(word: str, rest: str) -> FairlaneError | None:

@@ -1,8 +1,10 @@
-"""Deliveries as their tenant sees them: listed, looked at, sent again."""
+"""Deliveries as their tenant sees them, or an operator: listed, looked at, sent again."""
 
 from __future__ import annotations
 
+import builtins
 import re
+from collections.abc import Collection
 from typing import Final
 
 from fairlane.errors import IllegalTransition, InvalidRequest, NotFound
@@ -32,31 +34,48 @@ class Deliveries:
     ) -> tuple[list[Delivery], str | None]:
         """A page of deliveries without their payloads, the newest first, and the cursor of the next page, if any.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest, and NotFound for an endpoint that the tenant has not, and of which nothing is known.
         """
+        return await self.find([tenant], endpoint, state, cursor, limit)
+
+    async def find(
+        self,
+        tenants: Collection[str] | None,
+        endpoint: str | None = None,
+        state: DeliveryState | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+        looks: int = LOOKS_MOST,
+    ) -> tuple[builtins.list[Delivery], str | None]:
+        """As `list`, of these tenants (None: of all). It looks at 1,000 entries, `looks` times, so it may find few,
+        though there are more of them."""
         if state is not None and state not in DELIVERY_STATES:
             raise InvalidRequest(f"A delivery is {', '.join(DELIVERY_STATES)}.", param="state")
         if not 1 <= limit <= PAGE_MOST:
             raise InvalidRequest(f"A page has 1 to {PAGE_MOST} deliveries.", param="limit")
-        found: list[Delivery] = []
-        for _ in range(LOOKS_MOST):
-            args = (tenant, endpoint or "", state or "", *_after(cursor), str(limit - len(found)))
+        if tenants is not None and not tenants:
+            return [], None
+        one, several = replies.scope(tenants)
+        first, found = cursor is None, builtins.list[Delivery]()
+        for _ in range(looks):
+            args = (one, endpoint or "", state or "", *_after(cursor), str(limit - len(found)), *several)
             next_, *rows = replies.items(await self._store.run("list_deliveries", self._prefix, *args))
             for id_, fields in map(replies.items, rows):
                 found.append(delivery(replies.text(id_), dict(replies.pairs(replies.items(fields)))))
             cursor = replies.text(next_) or None
             if cursor is None or len(found) == limit:
                 break
+        if endpoint and first and not found and cursor is None:
+            await self._check_endpoint(tenants, endpoint)
         return found, cursor
 
-    async def get(self, tenant: str, delivery_id: str) -> Delivery:
-        """One delivery with its payload and its attempts."""
-        key = keys.account(self._store.namespace, "delivery", delivery_id)
-        kept = await self._store.bounded(self._store.client.hgetall(key))
-        known = {name.decode(): value for name, value in kept.items()}
-        if not known or known["tenant"] != tenant.encode():
+    async def get(self, tenant: str | None, delivery_id: str, *, payload: bool = True) -> Delivery:
+        """One delivery with its attempts and, if asked for, its payload. Tenant None: whoever's it is."""
+        args = (tenant or "", delivery_id, "1" if payload else "")
+        reply = await self._store.run("get_delivery", self._prefix, *args)
+        if reply is None:
             raise _unknown(delivery_id)
-        return delivery(delivery_id, known)
+        return delivery(delivery_id, dict(replies.pairs(replies.items(reply))))
 
     async def resend(self, tenant: str, delivery_id: str) -> Delivery:
         """Sends it again, whatever became of it: now, by a fresh schedule, under the same id.
@@ -85,6 +104,12 @@ class Deliveries:
         barred, count, next_ = replies.items(reply)
         _check(replies.text(barred))
         return replies.number(count), replies.text(next_) or None
+
+    async def _check_endpoint(self, tenants: Collection[str] | None, endpoint_id: str) -> None:
+        key = keys.account(self._store.namespace, "endpoint", endpoint_id)
+        tenant = await self._store.bounded(self._store.client.hget(key, "tenant"))
+        if tenant is None or (tenants is not None and tenant.decode() not in tenants):
+            raise NotFound(f"There is no webhook endpoint {endpoint_id[:100]!r}.", param="endpoint")
 
 
 def _after(cursor: str | None) -> tuple[str, str]:

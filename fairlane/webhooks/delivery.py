@@ -87,8 +87,9 @@ class Delivery:
     """One event on its way to one receiver.
 
     `endpoint_id` is None for a job's or batch's own hook. `reason` tells why it failed: the courier's (`exhausted`: no
-    attempt is left), `gone`, `disabled` or `deleted` (its endpoint is), `too_old`. `next_at_ms`: of the next attempt,
-    while it is pending. Of `tries` the last ones are kept. `payload` is None in lists.
+    attempt is left), `gone`, `disabled` or `deleted` (its endpoint is), `too_old`. `next_at_ms`: while it is
+    pending, when the next attempt may be made; not as long as its receiver is left alone. Of `tries` the last ones are
+    kept. `payload` is None in lists.
     """
 
     id: str

@@ -76,11 +76,10 @@ class Webhooks:
 
     async def get(self, tenant: str, endpoint_id: str) -> Endpoint:
         """One of a tenant's."""
-        key = keys.account(self._store.namespace, "endpoint", _known(endpoint_id))
-        kept = await self._store.bounded(self._store.client.hgetall(key))
-        if kept.get(b"tenant") != tenant.encode():
+        found = await self._store.run("get_endpoint", self._prefix, tenant, _known(endpoint_id))
+        if found is None:
             raise NotFound(f"There is no webhook endpoint {endpoint_id!r}.")
-        return values.endpoint(endpoint_id, {name.decode(): value for name, value in kept.items()})
+        return _endpoint(found)
 
     async def set(
         self,

@@ -79,6 +79,7 @@ def endpoint_view(endpoint: Endpoint) -> dict[str, Any]:
         "failing_since": _seconds(endpoint.failing_since_ms),
         "last_attempt_at": _seconds(endpoint.last_attempt_at_ms),
         "last_status": endpoint.last_status,
+        "shut_until": _seconds(endpoint.shut_until_ms),
     }
 
 

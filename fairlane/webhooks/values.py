@@ -50,7 +50,8 @@ class Endpoint:
 
     `disabled_reason`: it was `asked` for, the receiver said that it is `gone` (410), or it was `failing` for days.
     `failing_since_ms` is when the first attempt failed since the last one that did not. The `last_…` are of its latest
-    attempt; `last_status` is None if nothing answered. Headers may hold credentials; secrets are not here at all.
+    attempt; `last_status` is None if nothing answered. `shut_until_ms`: nothing goes there before that, since too much
+    has failed, or the receiver asked for a pause. Headers may hold credentials; secrets are not here at all.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Endpoint:
     failing_since_ms: int | None
     last_attempt_at_ms: int | None
     last_status: int | None
+    shut_until_ms: int | None
 
     def wants(self, event: str) -> bool:
         """Whether events of this type are to be sent to it, as long as it is enabled."""
@@ -91,6 +93,7 @@ def endpoint(id_: str, kept: Mapping[str, bytes]) -> Endpoint:
         failing_since_ms=whole("failing_since"),
         last_attempt_at_ms=whole("last_at"),
         last_status=whole("last_status"),
+        shut_until_ms=whole("shut_until"),
     )
 
 

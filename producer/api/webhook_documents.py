@@ -29,6 +29,7 @@ ENDPOINT_EXAMPLE: Final[dict[str, Any]] = {
     "failing_since": None,
     "last_attempt_at": 1764480360.25,
     "last_status": 204,
+    "shut_until": None,
 }
 SECRET_EXAMPLE: Final = "whsec_" + "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"  # of Standard Webhooks' own text
 DELIVERY_EXAMPLE: Final[dict[str, Any]] = {
@@ -83,6 +84,7 @@ _ENDPOINT: Final = _object(
         "failing_since": _TIME,
         "last_attempt_at": _TIME,
         "last_status": _WHOLE_OR_NULL,
+        "shut_until": _TIME | {"description": "Unix seconds; nothing is sent there before, since too much has failed"},
     }
 )
 _NEW_ENDPOINT: Final[Schema] = {"allOf": [_ENDPOINT, _object({"secret": _SECRET})]}

@@ -26,7 +26,7 @@ class ScriptedPostbox:
 
     async def create(self, fields: EndpointFields) -> WebhookEndpoint:
         endpoint_id = f"whe_{next(self._numbers)}"
-        empty = dict.fromkeys(("disabled_reason", "failing_since", "last_attempt_at", "last_status"))
+        empty = dict.fromkeys(("disabled_reason", "failing_since", "last_attempt_at", "last_status", "shut_until"))
         raw: dict[str, Any] = {
             "object": "webhook_endpoint",
             "id": endpoint_id,

@@ -15,8 +15,9 @@ DeliveryState: TypeAlias = Literal["pending", "delivered", "failed"]
 class WebhookEndpoint:
     """Where a tenant's events are sent. `events` are types, or `job.*`, `batch.*`, `*`. Times in Unix seconds.
 
-    `disabled_reason` is `asked`, `gone` (it answered 410) or `failing` (for days). `secret` is there only where the
-    endpoint was just made. What is not known, or has not happened, is None. `raw` is the JSON that it was read from.
+    `disabled_reason` is `asked`, `gone` (it answered 410) or `failing` (for days). `shut_until`: nothing is sent there
+    before that, since too much has failed. `secret` is there only where the endpoint was just made. What is not known,
+    or has not happened, is None. `raw` is the JSON that it was read from.
     """
 
     id: str
@@ -31,6 +32,7 @@ class WebhookEndpoint:
     failing_since: float | None
     last_attempt_at: float | None
     last_status: int | None
+    shut_until: float | None
     secret: str | None = field(repr=False)
     raw: Mapping[str, Json] = field(repr=False)
 
@@ -51,6 +53,7 @@ class WebhookEndpoint:
                 failing_since=raw["failing_since"],
                 last_attempt_at=raw["last_attempt_at"],
                 last_status=raw["last_status"],
+                shut_until=raw.get("shut_until"),
                 secret=raw.get("secret"),
                 raw=raw,
             )

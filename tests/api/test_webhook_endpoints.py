@@ -47,7 +47,7 @@ async def test_an_endpoint_is_made_and_looked_at(http: httpx.AsyncClient) -> Non
     assert shown.json() == made
     assert made.pop("id").startswith("whe_")
     assert made.pop("created_at") > 1_700_000_000
-    nothing_yet = dict.fromkeys(("disabled_reason", "failing_since", "last_attempt_at", "last_status"))
+    nothing_yet = dict.fromkeys(("disabled_reason", "failing_since", "last_attempt_at", "last_status", "shut_until"))
     assert made == asked | {"object": "webhook_endpoint", "tenant": "ann", "enabled": True} | nothing_yet
 
 

@@ -18,7 +18,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.contract.acts import open_backend
 from tests.contract.invariants import check_invariants
-from tests.servers import Cluster, RedisServer, ValkeyServer, redis_binary
+from tests.servers import Cluster, RedisServer, ValkeyServer, redis_binary, required
 
 STORES = ("fakeredis", "valkey", "redis", "cluster")
 _numbers = count()
@@ -40,7 +40,7 @@ def urls(started: ExitStack) -> dict[str, str]:
 def store(request: pytest.FixtureRequest, started: ExitStack, urls: dict[str, str]) -> str:
     """The name of one kind of store; its server runs for the whole session."""
     kind: str = request.param
-    if kind == "redis" and redis_binary() is None and os.environ.get("FAIRLANE_TEST_REQUIRE") != "redis":
+    if kind == "redis" and redis_binary() is None and not required("redis"):
         pytest.skip("redis-server is not installed; `make check` requires it")
     if kind != "fakeredis" and kind not in urls:
         server = {"valkey": ValkeyServer, "redis": RedisServer, "cluster": Cluster}[kind]()

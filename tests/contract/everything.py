@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fairlane.accounts import Accounts
+from fairlane.accounts.users import Users
+from fairlane.audit import Audit
+from fairlane.batches.finding import BatchSearch
 from fairlane.batches.ledger import Ledger
 from fairlane.clock import ManualClock
 from fairlane.files import Files
-from fairlane.model import BackendSpec, JobError, Limits, Policy, Settlement, Usage
+from fairlane.ids import SeededIds
+from fairlane.model import BackendSpec, JobError, Limits, Policy, Settlement, Submitted, Usage
 from fairlane.queue.engine import Queue
+from fairlane.queue.fleet import Fleet
 from fairlane.queue.pools import Pool
 from fairlane.queue.streams import Chunk
+from fairlane.rebalance import Filter, Plan, Runs, Stepper, Target
 from fairlane.safe_url import Guard
+from fairlane.search import JobFilter, look, search
+from fairlane.trend import Point, Served, TierPoint
 from fairlane.webhooks.endpoints import Webhooks
+from fairlane.webhooks.finding import EndpointSearch
 from tests.contract.acts import REFUSED, open_backend, set_gate, spec, take, take_one
 from tests.contract.outgoing import ARRIVED, LEASE_MS, Outgoing, broke, exhausted
 from tests.contract.shop import Shop
@@ -96,12 +105,22 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
     assert await take(queue, pool) == []
     yield "steer"
     await queue.steer(pool, 0.1, "{}")
+    yield "record"
+    for _ in range(2):
+        await queue.record(
+            pool, Point(0, 5.0, {"flex": TierPoint(1, waits={3: 1})}), Served(0, 5.0, "tokens", 0, 0, (), ())
+        )
+    assert len(await queue.inspect.trend(pool, "7d")) == 1
+    assert len(await queue.inspect.standings(pool, await queue.inspect.notable(pool, 9))) > 1
     yield "explain"
     await queue.inspect.explain(moved)
     yield "inspect"
     await queue.inspect.overview(pool)
     await queue.inspect.load(pool)
     await queue.inspect.dispatchers(pool)
+    await Fleet(queue).held(pool)
+    await queue.beat(pool, "d", "{}")
+    await Fleet(queue).drain("d")
     assert len(await queue.inspect.policy_history(pool)) == 2
     for tier in pool.policy.tiers:
         await queue.inspect.line(pool, tier, "ann")
@@ -109,14 +128,21 @@ async def every_act(queue: Queue, clock: ManualClock) -> AsyncIterator[str]:
         await queue.inspect.lines(pool, tier)
     for index in ("leased", "delayed", "done", "dead"):
         await queue.inspect.index(pool, index)
+    yield "search"
+    assert len((await search(queue, JobFilter(pool=pool.name, younger_than_s=1e9))).jobs) > 5
+    await look(queue, moved)
     yield "cancel what was moved"
     assert await queue.cancel(moved) == "cancelled"
     yield "accounts"
     await account_acts(queue, pool)
+    yield "users"
+    await user_acts(queue)
     yield "webhook endpoints"
     await endpoint_acts(queue, pool)
     yield "outcomes for webhooks"
     await hook_acts(queue)
+    yield "runs"
+    await run_acts(queue, pool, target)
     yield "drain a backend"
     for act in ("drain", "undrain", "down"):
         await queue.set_backend(pool, "b1", act)
@@ -140,6 +166,7 @@ async def batch_acts(queue: Queue, clock: ManualClock) -> None:
     await shop.batches.cancel("ann", second.id)
     await shop.steps(8)
     assert len(await shop.batches.list("ann")) == 2
+    assert len((await BatchSearch(queue).find()).batches) == 2
     assert (await shop.view(first)).completed + (await shop.view(second)).completed == 2
     assert await Ledger(queue.store).find_jobs(shop.pool, first, [1, 3], bar=True)
 
@@ -157,7 +184,7 @@ async def delivery_acts(queue: Queue, clock: ManualClock) -> None:
     (lost,) = await out.take()
     clock.advance(LEASE_MS)
     assert [id_ for id_, _ in await out.take()] == [lost[0]]
-    (failed,) = (await out.deliveries.list("ann", state="failed"))[0]
+    (failed,) = (await out.deliveries.find(None, state="failed"))[0]
     await out.deliveries.resend("ann", failed.id)
     assert await out.deliveries.recover("ann", endpoint.id, 0) == (0, None)
     assert await out.outbox.waiting() == 1
@@ -203,11 +230,50 @@ async def endpoint_acts(queue: Queue, pool: Pool) -> None:
     assert await webhooks.create("eve", made.url, headers={"x-a": "b"}) == (made, secret)
     await webhooks.set("eve", made.id, url="https://example.com/other")
     assert [one.id for one in await webhooks.list("eve")] == [made.id]
+    assert len((await EndpointSearch(queue).find()).endpoints) == 1
     for signer in (made.id, "default"):
         secret = await webhooks.secret("eve", signer)
         assert await webhooks.rotate("eve", signer) != secret
     await webhooks.copy_hooks(pool, "eve")
     await webhooks.delete("eve", made.id)
+
+
+async def run_acts(queue: Queue, pool: Pool, target: Pool) -> None:
+    """Each act of rebalancing runs: within a pool, over two, and a purge."""
+    runs, stepper = Runs(queue, SeededIds(7)), Stepper(queue, "a")
+    ids = [answer.id for answer in await queue.submit_many(pool, [spec("fay")] * 3) if isinstance(answer, Submitted)]
+    await queue.submit(pool, spec("fay", delay_ms=50_000))
+    for to in (Target(tier="flex"), Target(pools=(pool.name, target.name)), Target(purge=True)):
+        run = await runs.create(Plan(Filter(pool.name, tenant="fay"), to), "ops")
+        assert (await stepper.carry(run.id)).chosen == 4
+        await runs.apply(run.id)
+        run = await stepper.carry(run.id)
+        assert run.state == "done"
+        if run.may("undo"):
+            await runs.undo(run.id)
+            assert (await stepper.carry(run.id)).returned == run.moved
+    assert len((await runs.list())[0]) == 3
+    assert await runs.open() == []
+    assert (await queue.inspect.job(ids[0])).state == "cancelled"
+    await runs.abort((await runs.create(Plan(Filter(pool.name), Target(tier="flex")), "ops")).id)
+
+
+async def user_acts(queue: Queue) -> None:
+    users, audit = Users(queue), Audit(queue)
+    await users.create("olga", "operator", {"ann"}, "a long enough password")
+    await users.set("olga", "viewer", None)
+    assert [user.role for user in (await users.users())[0]] == ["viewer"]
+    assert (await users.sign_in("olga", "another password", "::1")).token is None
+    token = (await users.sign_in("olga", "a long enough password", "::1")).token
+    entered = await users.enter_once(await users.allow_once("olga"), "::1")
+    assert token
+    assert entered
+    assert await users.sittings.find(token, "::1")
+    await users.sittings.end(token)
+    assert await users.page_secret() == await users.page_secret()
+    entry = await audit.begin(who="olga", role="viewer", address="::1", act="login.password", target="olga")
+    await audit.end(entry, outcome="done")
+    assert len((await audit.read(act="login.")).entries) == 1
 
 
 async def account_acts(queue: Queue, pool: Pool) -> None:

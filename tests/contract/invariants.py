@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from fairlane.model import FINISHED
@@ -19,9 +20,10 @@ KINDS: Final[dict[str, Kind]] = {
     "line": "stream", "events": "stream", "chunks": "stream",
     "rejoin": "zset", "ring": "zset", "shelf": "zset", "left": "zset", "oldest": "zset", "held": "zset",
     "leases": "zset", "due": "zset", "deadlines": "zset", "moves": "zset", "done": "zset", "dead": "zset",
-    "history": "zset",
-    "beats": "zset", "dispatchers": "hash", "elected": "string", "call": "string", "idem": "string",
+    "history": "zset", "trend": "zset", "served": "string",
+    "beats": "zset", "dispatchers": "hash", "drains": "zset", "elected": "string", "call": "string", "idem": "string",
     "batching": "set",
+    "run": "hash", "run_jobs": "hash", "run_lines": "hash", "runs": "zset", "runs_open": "zset",
 }  # fmt: skip
 WAITING: Final = ("queued", "delayed")
 FOREVER: Final = -1
@@ -47,7 +49,7 @@ class Snapshot:
     def zset(self, *parts: str) -> dict[str, float]:
         return self.zsets.get(":".join(parts), {})
 
-    @property
+    @cached_property
     def jobs(self) -> dict[str, Fields]:
         return self.under("job")
 

@@ -266,6 +266,14 @@ async def test_tenants_come_in_pages_by_name(accounts: Accounts) -> None:
         await accounts.create_tenant("no name")
 
 
+async def test_many_tenants_are_looked_up_at_once(accounts: Accounts) -> None:
+    made = [await accounts.create_tenant(name, {"weight": n + 1}) for n, name in enumerate(("ann", "bob"))]
+    assert await accounts.known(["bob", "carl", "ann"]) == {"ann": made[0], "bob": made[1]}
+    assert await accounts.known([]) == {}
+    with pytest.raises(InvalidRequest):
+        await accounts.known([f"t{n}" for n in range(1001)])
+
+
 # --- limits in pools --------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, get_args
 
@@ -79,10 +80,10 @@ async def test_who_was_heard_lately_is_listed(queue: Queue, pool: Pool, clock: M
     clock.advance(20_000)
     await queue.beat(pool, "d1", '{"leases": 2}')
     now = clock.now_ms()
-    d1 = DispatcherView("d1", now, '{"leases": 2}')
-    assert await queue.inspect.dispatchers(pool) == [DispatcherView("d2", now - 20_000, "{}"), d1]
+    d1, d2 = DispatcherView("d1", now, '{"leases": 2}', 0), DispatcherView("d2", now - 20_000, "{}", 20_000)
+    assert await queue.inspect.dispatchers(pool) == [d2, d1]
     clock.advance(10_000)
-    assert await queue.inspect.dispatchers(pool) == [d1], "the other fell silent"
+    assert await queue.inspect.dispatchers(pool) == [replace(d1, silent_ms=10_000)], "the other fell silent"
     clock.advance(20_000)
     assert await queue.inspect.dispatchers(pool) == []
 

@@ -63,6 +63,21 @@ async def test_refusals_are_counted_once_in_100_ms_until_they_are_noted(
     assert left == BackendCounts(live=1, done=0, denied=1)
 
 
+@pytest.mark.parametrize("why", ["kv", "slow_tokens", "stale", "draining", "down"])
+async def test_only_a_refusal_for_want_of_room_may_raise_what_a_backend_is_thought_to_take(
+    queue: Queue, pool: Pool, clock: ManualClock, why: GateReason
+) -> None:
+    """Found on the page: a backend that was drained under load, and had no job, was thought to take 393 million."""
+    await set_gates(queue, pool, "b1", dict.fromkeys(pool.policy.tiers, TierGate(0, 0, why)))
+    if why in ("draining", "down"):
+        await queue.set_backend(pool, "b1", "drain" if why == "draining" else "down")
+    clock.advance(pool.policy.stale_ms + 1 if why == "stale" else 0)
+    await submit(queue, pool)
+    assert await take(queue, pool) == []
+    backend = await queue.inspect.backend(pool, "b1")
+    assert (backend.decisions, backend.counts.denied) == ({f"default:{why}": 1}, 0)
+
+
 async def test_only_work_that_the_backend_did_counts_as_done(queue: Queue, pool: Pool, clock: ManualClock) -> None:
     """Found by attack: errors counted, and a backend that answered 500 at once was taken for one that can do much."""
     await submit(queue, pool, n=7)

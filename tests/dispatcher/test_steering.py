@@ -309,14 +309,14 @@ async def test_an_ejected_backend_is_no_capacity(queue: Queue, pool: Pool) -> No
 
 async def test_it_goes_on_after_errors(queue: Queue, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [StoreUnavailable(), RuntimeError("a bug")]
-    read = queue.inspect.load
+    read = queue.inspect.lines
 
-    async def sometimes(of: Pool) -> Any:
+    async def sometimes(*args: Any) -> Any:
         if errors:
             raise errors.pop(0)
-        return await read(of)
+        return await read(*args)
 
-    monkeypatch.setattr(queue.inspect, "load", sometimes)
+    monkeypatch.setattr(queue.inspect, "lines", sometimes)
     monkeypatch.setattr(steering, "EVERY_S", 0.001)
     task = asyncio.create_task(Steering(queue, pool, 20).run())
     try:

@@ -32,8 +32,8 @@ def compose() -> dict[str, Any]:
 @pytest.fixture
 def ports() -> dict[str, str]:
     """Where each address of the file is on this machine."""
-    redis, backend, api = (str(free_port()) for _ in range(3))
-    return {"redis:6379": redis, "sim-backend:8000": backend, "8000": backend, "8080": api}
+    redis, backend, api, admin = (str(free_port()) for _ in range(4))
+    return {"redis:6379": redis, "sim-backend:8000": backend, "8000": backend, "8080": api, "8081": admin}
 
 
 def local(command: list[str], ports: dict[str, str]) -> list[str]:
@@ -80,6 +80,7 @@ def test_the_services_work_together(started: dict[str, str]) -> None:
             time.sleep(0.1)
         assert answer.status_code == 200, answer.text
         assert client.get("/health/ready").status_code == 200
+        assert client.get(f"http://127.0.0.1:{started['8081']}/login").status_code == 200
 
 
 def test_nothing_is_published_beyond_loopback_and_all_is_watched(compose: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ def test_a_small_demo_prints_its_table_and_ends() -> None:
     assert "Traceback" not in ran.stderr
     assert re.search(r"heavy\s+│ default", ran.stdout), ran.stdout
     assert "answers/s" in ran.stdout
+    assert re.search(r"^http://127\.0\.0\.1:\d+/login/once\?secret=\S+$", ran.stdout, re.MULTILINE), ran.stdout
     told = re.search(r"Webhooks: (\d+) jobs, (\d+) told and verified\.", ran.stdout)
     assert told, ran.stdout
     assert int(told[1]) == int(told[2]) > 10

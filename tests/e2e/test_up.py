@@ -32,6 +32,11 @@ class Up:
         self.data_dir = data_dir
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What up.json says."""
+        return json.loads((self.data_dir / "up.json").read_text())
+
     def chat(self, **changes: Any) -> httpx.Response:
         return self.client.post("/v1/chat/completions", json=CHAT | changes)
 
@@ -54,7 +59,8 @@ def free_port() -> int:
 
 
 def command(port: int, data_dir: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "fairlane.cli", "up", "--port", str(port), "--data-dir", str(data_dir), *more]
+    ports = ["--port", str(port), "--admin-port", str(free_port())]
+    return [sys.executable, "-m", "fairlane.cli", "up", *ports, "--data-dir", str(data_dir), *more]
 
 
 @contextmanager
@@ -111,7 +117,7 @@ def lives(pid: int) -> bool:
 def test_with_keys_only_who_has_one_comes_in(tmp_path: Path) -> None:
     with running(tmp_path, "--auth", "keys") as up:
         assert up.chat().status_code == 401
-        redis = json.loads((tmp_path / "up.json").read_text())["redis_url"]
+        redis = up.told["redis_url"]
         fairlane = [sys.executable, "-m", "fairlane.cli"]
         run = partial(subprocess.check_output, text=True, env=os.environ | {"FAIRLANE_REDIS_URL": redis})
         run([*fairlane, "tenants", "create", "ann"])
@@ -119,12 +125,31 @@ def test_with_keys_only_who_has_one_comes_in(tmp_path: Path) -> None:
         assert up.chat().status_code == 200
 
 
+def test_the_admin_page_answers_and_the_printed_link_signs_in_once(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        assert up.process.stdout is not None
+        page = up.told["admin_url"]
+        link = next(line.strip() for line in up.process.stdout if f"{page}/login/" in line)
+        with httpx.Client(trust_env=False, follow_redirects=True) as client:
+            assert "Sign out" not in client.get(page).text
+            assert "Sign out" in press(client, link).text
+            assert client.get(f"{page}/audit").status_code == 200
+        with httpx.Client(trust_env=False, follow_redirects=True) as client:
+            assert press(client, link).status_code == 403
+
+
+def press(client: httpx.Client, link: str) -> httpx.Response:
+    """Opens a page and sends its form."""
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', client.get(link).text))
+    return client.post(link, data=fields)
+
+
 def test_it_serves_and_ends_in_order(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         answer = up.chat()
         assert answer.status_code == 200
         assert answer.json()["usage"]["completion_tokens"] == 5
-        told = json.loads((tmp_path / "up.json").read_text())
+        told = up.told
         assert told["url"] == str(up.client.base_url).rstrip("/")
         assert told["redis_url"].startswith("redis://:")
         assert (tmp_path / "up.json").stat().st_mode & 0o777 == 0o600

@@ -35,7 +35,7 @@ from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from tests.properties.oracle import Oracle, OracleBackend, OracleJob, OracleTenant
 from tests.properties.snapshot import of_oracle, of_redis
-from tests.servers import RedisServer, ValkeyServer, redis_binary
+from tests.servers import RedisServer, ValkeyServer, redis_binary, required
 
 T = TypeVar("T")
 TIERS = ("priority", "default", "batch")
@@ -313,7 +313,7 @@ def test_valkey_does_what_the_oracle_says() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(
-    redis_binary() is None and os.environ.get("FAIRLANE_TEST_REQUIRE") != "redis",
+    redis_binary() is None and not required("redis"),
     reason="redis-server is not installed",
 )
 def test_redis_does_what_the_oracle_says() -> None:

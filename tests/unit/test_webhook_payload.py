@@ -46,7 +46,7 @@ BATCH = BatchView(
     completed_at_ms=AT_MS, total=2, completed=2, metadata={"a": "b"},
 )  # fmt: skip
 ENDPOINT = Endpoint(
-    "whe_1", "ann", "https://a.example", ("*",), "", {"authorization": "hush"}, False, "gone", AT_MS, None, None, None
+    "whe_1", "ann", "https://a.example", ("*",), "", {"authorization": "hush"}, False, "gone", AT_MS, *[None] * 4
 )
 
 

@@ -20,6 +20,7 @@ for a = 2, #ARGV, 10 do
     start(id, lane)
     list(deliveries_key(tenant), id)
     list(deliveries_of_key(lane), id)
+    list(all_deliveries_key, id)
     lanes[lane], added = lanes[lane] or event, added + 1
   end
 end

@@ -1,4 +1,5 @@
--- Second step of a move: the copy, in the target pool, with a new place at the end of its line and its old age.
+-- Second step of a move: the copy, in the target pool, with its old age, at the end of its line; or at its old place, if it
+-- has waited here before (depart.lua).
 -- Repeated, or late, it changes nothing: a copy counts its hops.
 -- A job whose tier was taken away meanwhile comes into the lowest: it must not be lost.
 --
@@ -24,7 +25,8 @@ local job = load_job(id, 'spec', 'deadline', 'due', 'was', 'hook')
 if job.hook then
   join_hooks()
 end
-job.seq = int(redis.call('HINCRBY', pool_key, 'seq', 1))
+job.seq = redis.call('HGET', job_key(id), 'place:' .. string.match(KEYS[1], '{(.-)}'))
+          or int(redis.call('HINCRBY', pool_key, 'seq', 1))
 job.tier = is_tier(job.tier) and job.tier or tiers()[#tiers()]
 write_spec(job)
 redis.call('HDEL', job_key(id), 'moved_to', 'was')

@@ -27,4 +27,5 @@ local secret = asked ~= '' and asked or ARGV[6]
 redis.call('HSET', endpoint_key(id), 'tenant', tenant, 'url', url, 'events', events, 'description', ARGV[9],
   'headers', ARGV[10], 'secret', secret, 'enabled', '1', 'created', int(now))
 redis.call('ZADD', endpoints_key(tenant), 0, id)
+redis.call('ZADD', all_endpoints_key, 0, id)
 return {secret, show_endpoint(id), note_hooks(tenant)}

@@ -15,4 +15,5 @@ if not key then
 end
 redis.call('DEL', key)
 redis.call('ZREM', endpoints_key(tenant), id)
+redis.call('ZREM', all_endpoints_key, id)
 return {note_hooks(tenant)}

@@ -1,5 +1,5 @@
 -- First step of a move to another pool: takes a waiting job off its line and returns all of it for the copy.
--- Repeated, it returns the same again. The sweeper finishes a move that broke off.
+-- Repeated, it returns the same again. If it comes back one day, it takes its old place. The sweeper finishes a move that broke off.
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id, code of the target | '' to go on with a move under way, ms after which the sweeper takes the
@@ -35,6 +35,7 @@ if job.state ~= 'moving' then
   redis.call('ZREM', deadlines_key, id)
   redis.call('HSET', key, 'state', 'moving', 'was', job.state, 'moved_to', target)
   redis.call('HINCRBY', key, 'hop', 1)
+  redis.call('HSET', key, 'place:' .. string.match(KEYS[1], '{(.-)}'), job.seq)
   redis.call('ZADD', moves_key, now + ARGV[4], id)
 end
 return {job.moved_to or target, redis.call('HGETALL', key)}

@@ -6,7 +6,7 @@
 -- errors   none
 -- events   none; PUBLISH wake
 -- cost     O(log N) a job
--- include: return
+-- include: retier
 
 local tier = ARGV[2]
 local words = {}
@@ -17,14 +17,7 @@ for a = 3, #ARGV do
   elseif not is_tier(tier) then
     words[#words + 1] = 'TIER ' .. tier
   else
-    if job.state == 'queued' and job.tier ~= tier then
-      local t = tenant_of(job.tenant)
-      withdraw(job, t)
-      job.tier = tier
-      rejoin(job, t)
-    end
-    job.tier = tier
-    write_spec(job)
+    change_tier(job, tier)
     words[#words + 1] = 'ok'
   end
 end

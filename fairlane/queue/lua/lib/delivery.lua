@@ -8,6 +8,16 @@ local OLDEST = 345600000 -- ms, 96 h: then it fails, however its lane stands
 local KEPT = 604800000 -- ms, 7 days after its last change; what has arrived is kept as long as the settings say
 local LISTED = 10000
 
+-- Keeps a list within bounds of age and number.
+local function bound(key)
+  redis.call('PEXPIRE', key, OLDEST + KEPT)
+  local past = redis.call('ZCOUNT', key, '-inf', '(' .. int(now - OLDEST - KEPT))
+  past = math.max(past, redis.call('ZCARD', key) - LISTED)
+  if past > 0 then
+    redis.call('ZREMRANGEBYRANK', key, 0, past - 1)
+  end
+end
+
 -- Why nothing goes to a lane any more. It has its endpoint's id, or is of a tenant's own hooks.
 local function barred(lane)
   if string.sub(lane, 1, 6) ~= 'adhoc_' then
@@ -24,6 +34,8 @@ local function finish(id, state, reason, kept)
     redis.call('ZREMRANGEBYSCORE', failed_of_key(lane), '-inf', now - OLDEST - KEPT)
     redis.call('ZADD', failed_of_key(lane), created, id)
     redis.call('PEXPIRE', failed_of_key(lane), OLDEST + KEPT)
+    redis.call('ZADD', all_failed_key, created, id)
+    bound(all_failed_key)
   end
   redis.call('PEXPIRE', delivery_key(id), kept)
   redis.call('ZREM', delivery_ends_key, id)
@@ -36,6 +48,7 @@ local function start(id, lane)
   redis.call('PEXPIRE', delivery_key(id), KEPT)
   redis.call('ZADD', delivery_ends_key, now + OLDEST, id)
   redis.call('ZREM', failed_of_key(lane), id)
+  redis.call('ZREM', all_failed_key, id)
   if redis.call('ZSCORE', lane_taken_key(lane), id) then
     redis.call('HSET', delivery_key(id), 'resent', redis.call('HGET', delivery_key(id), 'token'))
   else
@@ -60,13 +73,8 @@ local function fail_old(most)
   end
 end
 
--- Notes it in a list, which is bounded by age and number: what is left out of a list is delivered all the same.
+-- Notes it in a list. What is left out of a list is delivered all the same.
 local function list(key, id)
   redis.call('ZADD', key, now, id)
-  redis.call('PEXPIRE', key, OLDEST + KEPT)
-  local past = redis.call('ZCOUNT', key, '-inf', '(' .. int(now - OLDEST - KEPT))
-  past = math.max(past, redis.call('ZCARD', key) - LISTED)
-  if past > 0 then
-    redis.call('ZREMRANGEBYRANK', key, 0, past - 1)
-  end
+  bound(key)
 end

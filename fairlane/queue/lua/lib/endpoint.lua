@@ -2,6 +2,7 @@
 -- description, headers (JSON), secret, old_secret and old_until (ms), enabled ('1' | '0'), reason (why it is not), created,
 -- failing_since, last_at (all ms), last_status. hooks:<tenant> says whether any of them wants the outcomes of jobs, as it is
 -- copied into the pools: wanted ('1' | '0'), version (how often that changed).
+-- include: lane
 
 local function endpoints_of(tenant)
   return redis.call('ZRANGE', endpoints_key(tenant), 0, -1)
@@ -21,9 +22,13 @@ local function no_endpoint(id)
   return redis.error_reply('NOENDPOINT ' .. id)
 end
 
--- Its id, and its hash's names and values. (values.py leaves the secrets out.)
+-- Its id, and its hash's names and values (values.py leaves the secrets out), with `shut_until` (ms), if nothing goes there yet.
 local function show_endpoint(id)
-  return {id, redis.call('HGETALL', endpoint_key(id))}
+  local fields, opens = redis.call('HGETALL', endpoint_key(id)), opens_at(read_lane(id))
+  if opens > now then
+    fields[#fields + 1], fields[#fields + 2] = 'shut_until', int(opens)
+  end
+  return {id, fields}
 end
 
 -- Another one with this url and filter.

@@ -84,10 +84,14 @@ local function write_backends()
   end
   redis.call('HSET', pool_key, 'noted_at', now)
   for _, b in ipairs(backends) do
-    redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
+    local crowded = false -- else it says nothing of how much the backend could take: it drains, say, and has no job
     for tier, said in pairs(b.refused) do
+      crowded = crowded or said[1] == 'full' or said[1] == 'room'
       redis.call('HINCRBY', backend_key(b.name), 'n:' .. tier .. ':' .. said[1], 1)
       redis.call('HSET', backend_key(b.name), 'said:' .. tier, table.concat(said, ' '))
+    end
+    if crowded then
+      redis.call('HINCRBY', backend_key(b.name), 'denied', 1)
     end
   end
 end

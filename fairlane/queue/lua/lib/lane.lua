@@ -36,6 +36,11 @@ local function opens_at(lane)
   return math.max(lane.shut or 0, lane.pause or 0)
 end
 
+-- When a delivery may really go whose time comes at `next_at` (ms).
+local function goes_at(next_at, name)
+  return int(math.max(tonumber(next_at), opens_at(read_lane(name))))
+end
+
 -- How many may be out at once.
 local function limit_of(lane, concurrency)
   return lane.shut and 1 or math.min(lane.limit or concurrency, concurrency)

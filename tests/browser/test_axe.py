@@ -1,0 +1,63 @@
+"""Every page can be used by everyone: axe finds no serious fault, in light and in dark, wide and on a phone."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, ViewportSize
+
+from tests.browser.conftest import Enter
+from tests.browser.stack import Stack
+from tests.browser.views import views
+
+pytestmark = pytest.mark.xdist_group("browser")
+GRAVE: Final = ("serious", "critical")
+PHONE: Final = ViewportSize(width=390, height=844)
+
+
+# Rows of a table are alike: axe looks at the first ones only, which takes a tenth of the time.
+FEW_ROWS: Final = "for (const row of document.querySelectorAll('tbody tr:nth-child(n+9)')) row.remove()"
+COLOURS: Final = {"type": "rule", "values": ["color-contrast"]}  # all else is the same in each theme
+
+
+def faults(page: Page, **options: Any) -> list[str]:
+    """What is grave of what axe finds, with the first elements that are hit."""
+    page.evaluate(FEW_ROWS)
+    options = {"resultTypes": ["violations"]} | options
+    found: dict[str, Any] = Axe().run(page, options=options).response
+    return [
+        f"{page.url}: {one['id']} ({one['help']}): " + " | ".join(node["html"][:160] for node in one["nodes"][:3])
+        for one in found["violations"]
+        if one["impact"] in GRAVE
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_on_any_view(enter: Enter, running: Stack, theme: Literal["light", "dark"]) -> None:
+    page = enter(color_scheme=theme)
+    only = {"runOnly": COLOURS} if theme == "dark" else {}
+    found: list[str] = []
+    for address in views(running.seeded).values():
+        page.goto(address)
+        found += faults(page, **only)
+    assert found == []
+
+
+def test_no_view_is_wider_than_a_phone(enter: Enter, running: Stack) -> None:
+    page = enter()
+    page.set_viewport_size(PHONE)
+    wide: list[str] = []
+    for address in views(running.seeded).values():
+        page.goto(address)
+        if page.evaluate("document.documentElement.scrollWidth") > PHONE["width"]:
+            wide.append(address)
+    assert wide == []
+
+
+def test_the_way_in_has_no_serious_fault(enter: Enter) -> None:
+    page = enter()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert faults(page) == []
