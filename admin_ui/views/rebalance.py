@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, abort, render_template, request
 
 from admin_ui import rebalancing
 from admin_ui.access import Viewer, current, needs
+from admin_ui.acting import ACTS, may
 from admin_ui.actions.rebalance import TO_POOL, tiers_of
 from admin_ui.bridge import Stores
-from admin_ui.listing import AFTER, asked, first_page, page_after, tenant_choices
+from admin_ui.listing import AFTER, asked, first_page, page_after
 from admin_ui.reading import ask, cached
 from fairlane.errors import NotFound
 from fairlane.rebalance import Run
@@ -28,19 +29,27 @@ def index() -> str:
     runs, cursor = cached(("runs", before), lambda stores: stores.runs.list(before))
     mine = [run for run in runs if current().sees(run.plan.filter.tenant)]
     following = page_after(None if cursor is None else str(cursor))
-    return render_template("rebalance.html", runs=mine, next_url=following, first_url=first_page(), words=rebalancing)
+    return render_template(
+        "rebalance.html",
+        runs=mine,
+        next_url=following,
+        first_url=first_page(),
+        words=rebalancing,
+        may_begin=may(current(), ACTS["run.create"]),
+    )
 
 
 @page.get("/rebalance/new")
 @needs("operator")
 def new() -> str:
     """What to choose and what becomes of it; other pages fill some of it in."""
+    if not may(current(), ACTS["run.create"]):
+        abort(403)
     pools = cached(("pools",), lambda stores: stores.queue.pools.all())
     return render_template(
         "rebalance_new.html",
         pools=pools,
         tiers=tiers_of(pools),
-        tenants=tenant_choices(),
         given=request.args,
         to_pool=TO_POOL,
     )

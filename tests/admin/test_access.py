@@ -58,7 +58,7 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
                 done.append(self._whose)
                 return Done("Tried.")
 
-        act(f"trial.{whose}", role="operator")(Trial)
+        act(f"trial.{whose}", role="operator", scoped=True)(Trial)
     yield done
     for whose in ("all", "ann", "bob"):
         del ACTS[f"trial.{whose}"]
@@ -202,6 +202,20 @@ def test_who_is_there_for_one_tenant_acts_on_that_one_only(page: Page, trial: li
         assert otto.post(f"/act/{name}").status_code == 404
     assert trial == ["ann"]
     assert {entry.tenant for entry in entries(page, act="trial.")} == {"ann"}
+
+
+def test_who_is_there_for_some_tenants_changes_nothings_place_among_others(page: Page) -> None:
+    """Not even of their own tenants': they could take the turns of everybody else."""
+    own = {name for name, act in ACTS.items() if act.scoped}
+    otto = page.as_("otto")
+    assert own == {
+        "job.cancel", "job.requeue", "job.reveal", "jobs.requeue_dead", "batch.cancel", "webhook.resend",
+        "webhook.reveal", "webhook.recover", "webhook_endpoint.enable", "webhook_endpoint.disable",
+        "webhook_endpoint.test",
+    }  # fmt: skip
+    for name in ACTS.keys() - own:
+        assert otto.get(f"/act/{name}").status_code == 403, name
+        assert otto.post(f"/act/{name}").status_code == 403, name
 
 
 def test_no_act_that_there_is_goes_beyond_the_tenants_of_a_viewer(page: Page) -> None:

@@ -48,7 +48,7 @@ def test_who_sees_only_ann_sees_no_job_of_bobs(page: Page) -> None:
     shown = page.as_("otto").get("/workers/d1").text
     assert "bob" not in shown
     assert "It holds nothing of your tenants" in shown
-    assert page.as_("otto").act("dispatcher.drain", dispatcher="d1").status_code == 404
+    assert page.as_("otto").act("dispatcher.drain", dispatcher="d1").status_code == 403
 
 
 def test_a_dispatcher_is_drained(page: Page) -> None:

@@ -9,16 +9,20 @@
 -- include: retier
 
 local tier = ARGV[2]
-local words = {}
+local words, movers, known = {}, {}, {}
 for a = 3, #ARGV do
-  local job = load_job(ARGV[a], 'state', 'spec')
+  local job = known[ARGV[a]] or load_job(ARGV[a], 'state', 'spec')
   if not FROM.retier[job.state] then
     words[#words + 1] = refusal(job)
   elseif not is_tier(tier) then
     words[#words + 1] = 'TIER ' .. tier
   else
-    change_tier(job, tier)
+    if job.tier ~= tier and not known[job.id] then
+      movers[#movers + 1] = job
+    end
     words[#words + 1] = 'ok'
   end
+  known[ARGV[a]] = job
 end
+change_tiers(movers, tier)
 return words

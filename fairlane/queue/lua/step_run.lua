@@ -6,7 +6,7 @@
 -- errors   none
 -- events   purge: settled, an entry a job in `events`; PUBLISH wake, settled:<id>
 -- cost     O(100 · log N)
--- include: lease outcome retier run
+-- include: lease cancel run
 
 local run = load_run(ARGV[2], 'act', 'to', 'step', 'chosen')
 local step = run.step or '0'
@@ -17,29 +17,32 @@ if run.act == 'purge' then -- it makes room where there is none
   redis.call('DEL', nothing_key)
 end
 redis.call('HSET', run_key(run.id), 'stepped', int(now)) -- what a full Redis refuses it refuses here
-local undo, counts = {}, {}
+local movers, undo, counts, known = {}, {}, {}, {}
 
-local function take(id)
-  local job = load_job(id, 'state', 'spec')
+local function why_not(job)
   if not FROM.retier[job.state] then
-    return 'skipped:' .. where_is(job)
-  elseif run.act == 'purge' then
-    job = load_lease(id)
-    stop_waiting(job, tenant_of(job.tenant))
-    conclude(job, 'cancelled')
-    return 'moved'
-  elseif not is_tier(run.to) then
-    return 'skipped:no_tier'
-  elseif job.tier == run.to then
-    return 'skipped:already'
+    return where_is(job)
+  elseif run.act == 'retier' and not is_tier(run.to) then
+    return 'no_tier'
+  elseif known[job.id] or run.act == 'retier' and job.tier == run.to then
+    return 'already'
   end
-  undo[#undo + 1] = id .. ' ' .. job.tier
-  change_tier(job, run.to)
-  return 'moved'
 end
 
 for id in string.gmatch(redis.call('HGET', run_jobs_key(run.id), step) or '', '%S+') do
-  one_more_of(counts, take(id))
+  local job = run.act == 'purge' and load_lease(id) or load_job(id, 'state', 'spec')
+  local why = why_not(job)
+  one_more_of(counts, why and 'skipped:' .. why or 'moved')
+  if not why then
+    known[id] = true
+    movers[#movers + 1], undo[#undo + 1] = job, id .. ' ' .. job.tier
+  end
+end
+if run.act == 'purge' then
+  undo = {}
+  cancel_all(movers)
+else
+  change_tiers(movers, run.to)
 end
 redis.call('HSET', run_jobs_key(run.id), step, table.concat(undo, ' '))
 redis.call('HSET', run_key(run.id), 'step', step + 1)

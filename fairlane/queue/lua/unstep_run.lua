@@ -14,23 +14,29 @@ if run.state ~= 'undoing' or back ~= ARGV[3] then
   return run.state or ''
 end
 redis.call('HSET', run_key(run.id), 'stepped', int(now)) -- what a full Redis refuses it refuses here
-local counts = {}
+local movers, counts = {}, {} -- movers: by the tier that they go back to
 
-local function give_back(id, tier)
-  local job = load_job(id, 'state', 'spec')
+local function why_not(job, tier)
   if not FROM.retier[job.state] then
-    return 'kept:' .. where_is(job)
+    return where_is(job)
   elseif job.tier ~= run.to then
-    return 'kept:elsewhere'
+    return 'elsewhere'
   elseif not is_tier(tier) then
-    return 'kept:no_tier'
+    return 'no_tier'
   end
-  change_tier(job, tier)
-  return 'returned'
 end
 
 for id, tier in string.gmatch(redis.call('HGET', run_jobs_key(run.id), back) or '', '(%S+) (%S+)') do
-  one_more_of(counts, give_back(id, tier))
+  local job = load_job(id, 'state', 'spec')
+  local why = why_not(job, tier)
+  one_more_of(counts, why and 'kept:' .. why or 'returned')
+  if not why then
+    movers[tier] = movers[tier] or {}
+    table.insert(movers[tier], job)
+  end
+end
+for tier, jobs in pairs(movers) do
+  change_tiers(jobs, tier)
 end
 redis.call('HSET', run_key(run.id), 'back', back + 1)
 tally_run(run, counts)
