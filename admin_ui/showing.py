@@ -59,6 +59,15 @@ def act_button(name: str, label: str, *, kind: str = "", **params: object) -> Ma
     return Markup('<a class="button {}" role="button" href="{}" data-dialog>{}</a>').format(kind, href, label)
 
 
+def move_link(label: str, **chosen: object) -> Markup:
+    """A link to a new rebalancing of these jobs (`pool`, `tenant`, `tier` …); nothing for who may not start one."""
+    who = viewer()
+    if who is None or not may(who, ACTS["run.create"]):
+        return Markup()
+    given = {key: str(value) for key, value in chosen.items() if value is not None}
+    return Markup('<a class="button" href="{}">{}</a>').format(url_for("rebalance.new", **given), label)  # pyright: ignore[reportArgumentType]
+
+
 def here() -> str:
     """The address of this page, with its query."""
     return request.script_root + request.full_path.rstrip("?")
@@ -73,7 +82,7 @@ def register(app: Flask) -> None:
     """Makes these known to the templates."""
     for each in (duration, number, percent, stamp, ago):
         app.add_template_filter(each)
-    for each in (act_button, here, now_ms):
+    for each in (act_button, move_link, here, now_ms):
         app.add_template_global(each)
 
 

@@ -16,7 +16,7 @@ from fairlane.queue.pools import Pool
 from fairlane.rebalance.forecast import Key, Line, Scene, forecast
 from fairlane.rebalance.values import Forecast, Run
 
-PAGE: Final = 500
+PAGE: Final = 200
 LINES_MOST: Final = 20_000  # of a tier: those that wait longest
 
 

@@ -6,10 +6,10 @@
 -- returns  the run's state after it: counting, or weighing if it has them all | '' if there is no such run
 -- errors   none
 -- events   none; PUBLISH none
--- cost     O(500 · log N)
+-- cost     O(250 · log N)
 -- include: choice
 
-local LOOKED_MOST = 500
+local LOOKED_MOST = 250
 local run = load_run(ARGV[2])
 if run.state ~= 'counting' then
   return run.state or ''
