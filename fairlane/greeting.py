@@ -30,12 +30,13 @@ def greeting(found: Running) -> str:
         else "Without keys (--auth open), the bearer token is the tenant's name"
     )
     token = "$FAIRLANE_API_KEY" if found.auth == "keys" else "ann"
+    model = found.models[0]
     models = f"model{'s' if len(found.models) > 1 else ''} {', '.join(found.models)}"
     return f"""Fairlane is up at {found.url} for the {models}.
 {who}. Try:
 
   curl {found.url}/v1/chat/completions -H "Authorization: Bearer {token}" -H 'Content-Type: application/json' \\
-    -d '{{"model": "{found.models[0]}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
 
 The admin page is at {found.admin_url}. {_way_in(found)}
 

@@ -161,8 +161,7 @@ class _House:
     def end(self) -> None:
         """Takes nothing in any more, lets what runs end, then stops what it ran on."""
         for children, grace_s in (
-            (self._admin, 2 * GRACE_S),
-            (self._api, self._settings.drain_s + GRACE_S),
+            ((*self._admin, *self._api), self._settings.drain_s + GRACE_S),
             (self._workers, self._settings.webhook_timeout_s + GRACE_S),
             (self._dispatchers, self._settings.drain_s + GRACE_S),
             (self._sims, GRACE_S),

@@ -61,11 +61,8 @@ def _take(page: Page, address: str, name: str) -> None:
     width = (page.viewport_size or {"width": 1280})["width"]
     clip = {"x": 0, "y": 0, "width": width, "height": min(whole, HEIGHT_MOST)}
     taken = page.screenshot(full_page=True, clip=clip)  # pyright: ignore[reportArgumentType]
-    picture = (
-        Image.open(BytesIO(taken))
-        .convert("RGB")
-        .quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
+    picture = Image.open(BytesIO(taken)).convert("RGB")
+    picture = picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
     picture.save(FOLDER / f"{name}.png", optimize=True)
 
 
