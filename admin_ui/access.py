@@ -24,6 +24,7 @@ from admin_ui.headers import add_headers
 from admin_ui.hosts import PlainHosts
 from admin_ui.reading import ask, cached
 from fairlane.accounts.sittings import Sitting, digest_of
+from fairlane.accounts.throttle import without_port
 from fairlane.accounts.users import ROLES, UserRole
 from fairlane.errors import StoreUnavailable
 
@@ -94,7 +95,7 @@ def sitting() -> Sitting:
 
 def address() -> str:
     """Where the request comes from."""
-    return (request.remote_addr or "-")[:64]
+    return without_port(request.remote_addr or "-")[:64]
 
 
 def sign_in(token: str) -> None:
@@ -174,13 +175,20 @@ def _sitting() -> Sitting | None:
 def _to_login() -> Response:
     """A page is shown after the login; a part of one makes the page that asked go there; anything else is refused."""
     if request.headers.get("HX-Request"):
-        asked_on = urlsplit(request.headers.get("HX-Current-URL", ""))
-        back = inside(iri_to_uri(asked_on._replace(scheme="", netloc="", fragment="").geturl()))
-        return Response(status=401, headers={"HX-Redirect": url_for("login.form", next=back)})
+        return Response(status=401, headers={"HX-Redirect": url_for("login.form", next=_asked_on())})
     if request.method in _READS and _is_page():
         back = iri_to_uri(request.script_root + request.full_path.removesuffix("?"))
         return redirect(url_for("login.form", next=inside(back)), 303)
     raise Unauthorized("Nobody is signed in. Sign in, and try again.")
+
+
+def _asked_on() -> str:
+    """The page of ours that asked for a part of it."""
+    try:
+        asked_on = urlsplit(request.headers.get("HX-Current-URL", ""))
+    except ValueError:  # no URL
+        return inside(None)
+    return inside(iri_to_uri(asked_on._replace(scheme="", netloc="", fragment="").geturl()))
 
 
 def _is_page() -> bool:

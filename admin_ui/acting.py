@@ -14,7 +14,14 @@ from typing import ClassVar, Final, Literal, TypeVar
 from admin_ui.access import Viewer
 from admin_ui.bridge import Stores
 from fairlane.accounts.users import UserRole
-from fairlane.errors import InvalidRequest
+from fairlane.errors import FairlaneError, InvalidRequest
+
+
+class OutcomeUnknown(FairlaneError):
+    """Redis did not answer: this may have been done, in whole or in part. Look before you do it again."""
+
+    code, status = "outcome_unknown", 503
+
 
 Kind = Literal["text", "number", "select", "checkbox", "textarea", "password"]
 

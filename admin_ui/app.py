@@ -9,10 +9,11 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from admin_ui import access, showing
+from admin_ui.acting import OutcomeUnknown
 from admin_ui.bridge import Bridge
 from admin_ui.reading import Readings
 from admin_ui.views import BLUEPRINTS
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, StoreUnavailable
 
 REFRESH_MS: Final = 2000
 BODY_MOST: Final = 1 << 20
@@ -70,7 +71,7 @@ def _leads(endpoint: str, *, admin: bool) -> bool:
 
 def _refused(error: FairlaneError) -> tuple[str, int, dict[str, str]]:
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
-    away = error.code == "store_unavailable"
+    away = isinstance(error, StoreUnavailable | OutcomeUnknown)
     return render_template("error.html", code=error.code, words=error.public, away=away), error.status, headers
 
 

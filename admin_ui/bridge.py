@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AsyncExitStack, ExitStack
@@ -26,6 +27,8 @@ from fairlane.settings import Settings
 from fairlane.webhooks.deliveries import Deliveries
 from fairlane.webhooks.endpoints import Webhooks
 
+WAITING_MOST: Final = 12  # views that wait for Redis at once; the other threads go on
+ROOM_S: Final = 2.0  # that one more waits for its turn
 ANSWER_S: Final = 15.0  # whoever looks at a page has given up by then
 T = TypeVar("T")
 
@@ -58,6 +61,7 @@ class Bridge:
         self._stores: Stores | None = None
         self._ending = AsyncExitStack()
         self._opening = asyncio.Lock()
+        self._room = threading.BoundedSemaphore(WAITING_MOST)
 
     def __enter__(self) -> Self:
         self._portal = self._exit.enter_context(anyio.from_thread.start_blocking_portal())
@@ -75,12 +79,16 @@ class Bridge:
         async def run() -> T:
             return await what(await self._open())
 
+        if not self._room.acquire(timeout=ROOM_S):
+            raise StoreUnavailable("Redis answers slowly: too many pages wait for it.", retry_after=2)
         asked = self._portal.start_task_soon(run)
         try:
             return asked.result(ANSWER_S)
         except FutureTimeout:
             asked.cancel()
             raise StoreUnavailable("Redis did not answer in time.", retry_after=2) from None
+        finally:
+            self._room.release()
 
     async def _open(self) -> Stores:
         async with self._opening:

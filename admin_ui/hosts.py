@@ -1,4 +1,4 @@
-"""Refuses requests that name a host which cannot be one: nothing behind it need read such a name."""
+"""Refuses requests that name a host or prefix which cannot be one: nothing behind it need read such a name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LABEL: Final = "[A-Za-z0-9_-]{1,63}"
 _HOST: Final = re.compile(rf"({_LABEL}(\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?")
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")  # `//host` would lead elsewhere
 _LENGTH_MOST: Final = 255
 
 
@@ -24,6 +25,9 @@ class PlainHosts:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         host: str = environ.get("HTTP_HOST", "localhost")
-        known = len(host) <= _LENGTH_MOST and _HOST.fullmatch(host) is not None
-        answer = self._app if known else Response("This is no host's name.", 400)
-        return answer(environ, start_response)
+        prefix: str = environ.get("SCRIPT_NAME", "")
+        if len(host) > _LENGTH_MOST or _HOST.fullmatch(host) is None:
+            return Response("This is no host's name.", 400)(environ, start_response)
+        if len(prefix) > _LENGTH_MOST or _PREFIX.fullmatch(prefix) is None:
+            return Response("This is no path to be under.", 400)(environ, start_response)
+        return self._app(environ, start_response)

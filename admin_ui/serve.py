@@ -7,12 +7,13 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
+from flask import Flask
 from waitress.server import create_server
 
-from admin_ui.app import create_app
+from admin_ui.app import BODY_MOST, create_app
 from admin_ui.bridge import Bridge
 from fairlane.errors import InvalidRequest
 from fairlane.logging import configure
@@ -23,6 +24,7 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 THREADS: Final = 16  # a view waits for Redis, not for the processor
 CONNECTIONS: Final = 1000
 HEADERS_MOST: Final = 32 << 10
+SILENT_S: Final = 30  # a connection that says nothing for so long is closed
 log = structlog.get_logger()
 
 
@@ -52,22 +54,29 @@ def start(options: AdminOptions, *, redis_url: str | None, namespace: str | None
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _end)
     with Bridge(settings) as bridge:
-        server = create_server(
-            create_app(bridge, behind_proxy=options.behind_proxy),
-            host=options.host,
-            port=options.port,
-            url_prefix=options.prefix,
-            threads=THREADS,
-            connection_limit=CONNECTIONS,
-            max_request_header_size=HEADERS_MOST,
-            asyncore_use_poll=True,
-            clear_untrusted_proxy_headers=not options.behind_proxy,  # else the application reads them
-            ident="",
-        )
+        server = listening(create_app(bridge, behind_proxy=options.behind_proxy), options)
         _end_with(options.parent)
         log.info("admin_ready", address=f"{options.host}:{options.port}{options.prefix}")
         server.run()  # ends at SystemExit, when its threads have ended
         server.close()
+
+
+def listening(app: Flask, options: AdminOptions) -> Any:
+    """waitress's server for the page; it serves once `run` is called, and waits for nothing that is too large."""
+    return create_server(
+        app,
+        host=options.host,
+        port=options.port,
+        url_prefix=options.prefix,
+        threads=THREADS,
+        connection_limit=CONNECTIONS,
+        max_request_header_size=HEADERS_MOST,
+        max_request_body_size=BODY_MOST,  # else what anybody sends is put on the disk before it is looked at
+        channel_timeout=SILENT_S,
+        asyncore_use_poll=True,
+        clear_untrusted_proxy_headers=not options.behind_proxy,  # else the application reads them
+        ident="",
+    )
 
 
 def _check(options: AdminOptions) -> None:

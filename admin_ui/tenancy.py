@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from admin_ui.bridge import Stores
+from admin_ui.numerals import whole
 from fairlane.accounts.values import Account, KeyView
 from fairlane.model import TENANT_PATTERN, Limits
 from fairlane.queue.pools import Pool
@@ -18,6 +19,7 @@ from fairlane.standing import Standing, TenantView
 PAGE: Final = 50
 POOLS_MOST: Final = 20  # in which a list's numbers are added up
 KEYS_SHOWN: Final = 100
+RANK_MOST: Final = 10**9  # of a tenant in its tier
 NAME: Final = re.compile(TENANT_PATTERN)
 
 
@@ -163,9 +165,8 @@ async def _find(stores: Stores, name: str) -> Account | None:
 def _position(pool: Pool, cursor: str) -> tuple[str, int]:
     """Where a page starts; the first one for a cursor of a tier that is gone."""
     tier, _, rank = cursor.partition(":")
-    if tier in pool.policy.tiers and rank.isdecimal():
-        return tier, int(rank)
-    return pool.policy.tiers[0], 0
+    at = whole(rank, RANK_MOST)
+    return (tier, at) if tier in pool.policy.tiers and at is not None else (pool.policy.tiers[0], 0)
 
 
 def _is_own(account: Account | None, limits: Limits) -> bool:

@@ -6,6 +6,7 @@ The last KEPT entries are there. Nothing can be changed or taken away from withi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
@@ -20,6 +21,8 @@ PAGE_MOST: Final = 500
 LOOKED_MOST: Final = 500  # entries that a read looks at, so that a filter that finds little does not hold Redis up
 JSON_MOST: Final = 4096
 TEXT_MOST: Final = 512
+ID_MOST: Final = 2**64 - 1  # of both parts of an id, as Redis has them
+_ID: Final = re.compile(r"([0-9]{1,100})-([0-9]{1,100})")
 FILTERS: Final = ("who", "act", "target", "tenant")
 
 Facts = Mapping[str, object]
@@ -111,37 +114,43 @@ class Audit:
         if not 1 <= limit <= PAGE_MOST:
             raise InvalidRequest(f"A page has 1 to {PAGE_MOST} entries.", param="limit")
         wanted = zip(FILTERS, (who, act, target, tenant), strict=True)
+        place = _place(before)
+        if before and place is None:
+            return Page((), None, 0)
         filters = [part for name, value in wanted if value for part in (name, value)]
         tenants = "" if scope is None else json.dumps(sorted(scope))
         most = limit + 1 if not filters and scope is None else LOOKED_MOST
-        args = (_cursor(before), str(limit), str(most), tenants, *filters)
+        args = (f"{place[0]}-{place[1]}" if place else "", str(limit), str(most), tenants, *filters)
         following, looked, rows = replies.items(await self._store.run("read_audit", self._prefix, *args))
         entries = tuple(_entry(*replies.items(row)) for row in replies.items(rows))
         return Page(entries, replies.text(following) or None, replies.number(looked))
 
     async def entry(self, id_: str) -> Entry | None:
         """The entry of this id, if it is there. Raises InvalidRequest."""
-        ms, dash, n = _cursor(id_).partition("-")
-        if not dash:
+        if (place := _place(id_)) is None:
             return None
-        page = await self.read(f"{ms}-{int(n) + 1}", limit=1)
+        page = await self.read(f"{place[0]}-{place[1] + 1}", limit=1)
         return next((entry for entry in page.entries if entry.id == id_), None)
 
 
-State = Literal["begun", "done", "refused"]
+State = Literal["begun", "done", "refused", "unknown"]
+UNKNOWN: Final = "unknown"  # an outcome: Redis did not answer, and it may have been done
 
 
 def state_of(entry: Entry) -> State:
     """What came of it, in a word."""
-    return "begun" if entry.outcome is None else "done" if entry.outcome == "done" else "refused"
+    if entry.outcome is None:
+        return "begun"
+    return cast(State, entry.outcome) if entry.outcome in ("done", UNKNOWN) else "refused"
 
 
-def _cursor(text: str) -> str:
-    """Raises InvalidRequest for what is no entry's id."""
-    ms, dash, n = text.partition("-")
-    if text and not (dash and ms.isascii() and ms.isdigit() and n.isascii() and n.isdigit() and len(text) <= 40):
+def _place(text: str) -> tuple[int, int] | None:
+    """The parts of an entry's id; None for '' and for one that no entry has. Raises InvalidRequest."""
+    match = _ID.fullmatch(text)
+    if text and match is None:
         raise InvalidRequest("This is no place in the audit.", param="before")
-    return text
+    parts = (int(match[1]), int(match[2])) if match else (0, 0)
+    return parts if parts != (0, 0) and max(parts) <= ID_MOST else None
 
 
 def _entry(id_: Reply, fields: Reply, ended: Reply) -> Entry:

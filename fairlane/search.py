@@ -29,7 +29,12 @@ LIMIT_MOST: Final = 200
 ERROR_MOST: Final = 2048  # bytes of a backend's error
 READ_MOST: Final = 1 << 20  # of a larger one nothing is read
 STATES: Final = ("queued", "delayed", "leased", "succeeded", "failed", "cancelled", "expired", "dead")
-_CURSOR: Final = re.compile(r"(\w+)\.([\w:-]+)\.(-?\d{0,15})\.(-?\d{0,15})\.(\d{0,16}|job_\w+|\d+ job_\w+)", re.ASCII)
+_CURSOR: Final = re.compile(r"(\w+)\.(\w+)((?::[\w-]+)?)\.(-?\d{0,15})\.(-?\d{0,15})\.([\w ]{0,100})", re.ASCII)
+_NUMBER, _NUMBER_AND_ID = r"\d{0,16}", r"(\d{1,16} job_\w+)?"
+_INNER: Final = {  # the places in a list, by its kind; '': its start
+    "queued": _NUMBER, "batch": _NUMBER, "leases": r"(job_\w+)?",
+    "due": _NUMBER_AND_ID, "done": _NUMBER_AND_ID, "dead": _NUMBER_AND_ID,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ async def search(
     sought = _sought(wanted, scope, begun, int(time.time() * 1000) if now_ms is None else now_ms)
     if sought is None:
         return Page((), None, 0)
+    if begun and (wanted.batch is not None) != (begun.source == "batch"):
+        raise InvalidRequest("This cursor is another list's.", param="cursor")
     if wanted.batch is not None:
         return await _of_batch(queue, wanted.batch, scope, sought, begun.inner if begun else "", limit)
     return await _over(queue, await _pools(queue, wanted, begun), wanted, sought, begun, limit)
@@ -244,8 +251,8 @@ def _parsed(cursor: str | None) -> _Place | None:
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)
-    if match is None:
+    if match is None or not re.fullmatch(_INNER.get(match[2], "(?!)"), match[6], re.ASCII):
         raise InvalidRequest("This cursor is not one that was given out.", param="cursor")
-    pool, source, *bounds, inner = match.groups()
-    from_ms, to_ms = (int(bound) if bound else None for bound in bounds)
-    return _Place(pool, source, from_ms, to_ms, inner)
+    pool, kind, tier, *bounds, inner = match.groups()
+    from_ms, to_ms = (int(bound) if bound not in ("", "-") else None for bound in bounds)
+    return _Place(pool, kind + tier, from_ms, to_ms, inner)

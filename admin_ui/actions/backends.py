@@ -12,6 +12,7 @@ from flask import url_for
 from admin_ui.acting import Act, Asked, Done, Field, Proposal, act
 from admin_ui.actions.place import pool_of
 from admin_ui.bridge import Stores
+from admin_ui.numerals import whole
 from admin_ui.showing import number
 from fairlane.errors import IllegalTransition, InvalidRequest, NotFound
 from fairlane.model import FAMILY_NAMES, BackendSpec
@@ -221,7 +222,7 @@ def _option(pool: Pool, values: Mapping[str, str]) -> BackendOption:
     given = {name: values.get(name, "").strip() for name in ("url", "family", "slots", "key_env")}
     if "," in given["url"]:
         raise InvalidRequest("A URL has no comma here.", param="url")
-    if given["slots"] and not given["slots"].isdecimal():
+    if given["slots"] and whole(given["slots"], 10**9) is None:  # check_spec says how many there may be
         raise InvalidRequest("slots is a whole number.", param="slots")
     extras = [f"{name}={value}" for name, value in given.items() if value and name != "url"]
     try:

@@ -6,6 +6,7 @@ from flask import url_for
 
 from admin_ui.acting import Act, Asked, Done, Proposal, act
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
 from fairlane.batches.finding import BatchSearch
 from fairlane.batches.view import TURNS
 from fairlane.errors import IllegalTransition
@@ -16,7 +17,8 @@ class CancelBatch(Act):
     """Ends a batch early."""
 
     async def propose(self, stores: Stores, asked: Asked) -> Proposal:
-        standing = await BatchSearch(stores.queue).get(asked.param("batch"))
+        with alike():
+            standing = await BatchSearch(stores.queue).get(asked.param("batch"))
         batch = standing.batch
         if asked.viewer.sees(batch.tenant) and "cancelling" not in TURNS.get(batch.status, ()):
             raise IllegalTransition(f"The batch is {batch.status}; it cannot be cancelled any more.")

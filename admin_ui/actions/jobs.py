@@ -15,7 +15,7 @@ from admin_ui.acting import Act, Asked, Done, Field, Proposal, act
 from admin_ui.bridge import Stores
 from admin_ui.showing import number
 from fairlane.errors import FairlaneError, IllegalTransition, InvalidRequest, NotFound
-from fairlane.model import FINISHED, Job
+from fairlane.model import FINISHED, Job, State
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.search import JobFilter, Seen, look, search
@@ -34,7 +34,7 @@ class CancelJob(Act):
     async def propose(self, stores: Stores, asked: Asked) -> Proposal:
         job = (await _seen(stores, asked)).job
         if job.state in FINISHED:
-            raise IllegalTransition(f"The job is {job.state}; it cannot be cancelled any more.")
+            raise _ended(job.state)
         runs = "Its backend is told to stop; what it has answered by now is lost." if job.state == "leased" else ""
         return Proposal(
             title="Cancel this job?",
@@ -48,10 +48,10 @@ class CancelJob(Act):
         )
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
-        state = await stores.queue.cancel(asked.param("job"))
-        if state != "cancelled":
-            return Done(f"It ended before that: it has {state}.", after={"state": state})
-        return Done("The job is cancelled.")
+        was, _ = await stores.queue.end(asked.param("job"))
+        if was in FINISHED:
+            raise _ended(was)
+        return Done("The job is cancelled.", before={"state": was})
 
 
 @act("job.requeue", role="operator", scoped=True)
@@ -224,6 +224,10 @@ async def _each(queue: Queue, jobs: Sequence[Job]) -> int:
         return True
 
     return sum(await asyncio.gather(*map(one, jobs)))
+
+
+def _ended(state: State) -> IllegalTransition:
+    return IllegalTransition(f"The job is {state} already; it cannot be cancelled any more.")
 
 
 async def _seen(stores: Stores, asked: Asked) -> Seen:

@@ -33,10 +33,9 @@ class _Change(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         pool = await pool_of(stores, asked)
         difference = await self.wanted(stores, pool, asked)
-        changes = {name: after for name, (_, after) in difference.items()}
-        changed = await stores.queue.set_policy(pool, changes, by=asked.viewer.name)
+        changes = await _set(stores, pool, difference, asked, proposal)
         what = ", ".join(f"{name} {after}" for name, after in changes.items())
-        return Done(f"The policy of {pool.name} is at version {changed.version}: {what}.")
+        return Done(f"The policy of {pool.name} is at version {pool.version + 1}: {what}.")
 
     async def wanted(self, stores: Stores, pool: Pool, asked: Asked) -> Difference:
         """What is to change. Raises InvalidRequest, which names the setting."""
@@ -87,6 +86,7 @@ class PinGamma(Act):
             "gamma", "γ per second", "number", value="" if now is None else f"{now:.4g}", required=True,
             help="0 to 1000. The smaller, the more a short job gains over a long one; 0 gives no boost.",
         )  # fmt: skip
+        before, after = _sides(difference)
         thermostat = "" if now is None or pool.policy.gamma is not None else f" Now it has set {now:.3g}/s."
         return Proposal(
             title=f"Pin γ of {pool.name}?",
@@ -94,8 +94,8 @@ class PinGamma(Act):
             target=pool.name,
             tenant=None,
             back=url_for("pools.pool", pool=pool.name),
-            before={name: before for name, (before, _) in difference.items()},
-            after={name: after for name, (_, after) in difference.items()},
+            before=before,
+            after=after,
             tells=(
                 f"The thermostat no longer steers, until γ is freed.{thermostat}",
                 "It holds for jobs that are taken in from then on.",
@@ -108,9 +108,8 @@ class PinGamma(Act):
         difference = _pinned(pool, asked.values.get("gamma", ""))
         if not difference:
             raise IllegalTransition(f"γ is pinned at {asked.values['gamma']}/s already.")
-        _, after = difference["gamma"]
-        changed = await stores.queue.set_policy(pool, {"gamma": after}, by=asked.viewer.name)
-        return Done(f"γ of {pool.name} is pinned at {after}/s (version {changed.version} of its policy).")
+        after = (await _set(stores, pool, difference, asked, proposal))["gamma"]
+        return Done(f"γ of {pool.name} is pinned at {after}/s (version {pool.version + 1} of its policy).")
 
 
 @act("policy.revert", role="operator")
@@ -143,8 +142,8 @@ def as_of(now: Mapping[str, str], current: int, history: Sequence[PolicyChange],
 
 async def _proposal(stores: Stores, pool: Pool, difference: Difference, title: str) -> Proposal:
     load = await stores.queue.inspect.load(pool)
-    after = {name: text for name, (_, text) in difference.items()}
-    new = policies.changed(pool.policy, after)
+    before, after = _sides(difference)
+    new = policies.changed(pool.policy, {name: text for name, (_, text) in difference.items()})
     change = Change(pool.policy, new, load.tiers, load.backends)
     return Proposal(
         title=title,
@@ -152,10 +151,29 @@ async def _proposal(stores: Stores, pool: Pool, difference: Difference, title: s
         target=pool.name,
         tenant=None,
         back=url_for("pools.pool", pool=pool.name),
-        before={name: _spaced(text) for name, (text, _) in difference.items()},
-        after={name: _spaced(text) for name, text in after.items()},
+        before=before,
+        after=after,
         tells=sentences(change, list(difference)),
         typed=pool.name if destroys(pool.policy, new) else None,
+    )
+
+
+async def _set(
+    stores: Stores, pool: Pool, difference: Difference, asked: Asked, proposal: Proposal
+) -> Mapping[str, str]:
+    """Makes the change, if it still is the one that was proposed; what it sets. Raises IllegalTransition."""
+    if _sides(difference) != (proposal.before, proposal.after):
+        raise IllegalTransition("Somebody else changed this policy a moment ago. Look at it, and try again.")
+    changes = {name: after for name, (_, after) in difference.items()}
+    await stores.queue.set_policy(pool, changes, by=asked.viewer.name, version=pool.version)
+    return changes
+
+
+def _sides(difference: Difference) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What is before and after, as a proposal has it."""
+    return (
+        {name: _spaced(before) for name, (before, _) in difference.items()},
+        {name: _spaced(after) for name, (_, after) in difference.items()},
     )
 
 

@@ -10,12 +10,15 @@ from flask import url_for
 from admin_ui import rebalancing
 from admin_ui.acting import Act, Asked, Done, Field, Proposal, act
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
+from admin_ui.numerals import whole
 from fairlane.errors import IllegalTransition, InvalidRequest, NotFound
 from fairlane.queue.pools import Pool
 from fairlane.rebalance import Filter, Plan, Run, Target
 from fairlane.rebalance.values import Verb
 
 TO: Final = (("tier", "another tier"), ("pools", "other pools, evenly"), ("purge", "cancelled (no undo)"))
+MOST: Final = 10**9  # of what is filled in as a number
 TO_POOL: Final = "to_pool."  # then the pool's name: a checkbox each
 
 
@@ -54,9 +57,10 @@ class OfRun(Act):
     after: str
 
     async def propose(self, stores: Stores, asked: Asked) -> Proposal:
-        run = await stores.runs.get(asked.param("run"))
+        with alike():
+            run = await stores.runs.get(asked.param("run"))
         if not asked.viewer.sees(run.plan.filter.tenant):
-            raise NotFound("There is no such run.")
+            raise NotFound()
         if not run.may(self.verb):
             raise IllegalTransition(f"The run is {run.state}; that does not allow this.")
         return Proposal(
@@ -169,9 +173,9 @@ def _whole(given: Mapping[str, str], name: str) -> int | None:
     value = given.get(name, "").strip().replace(",", "").replace("\u202f", "")
     if not value:
         return None
-    if not value.isdecimal():
-        raise InvalidRequest("This is a whole number.", param=name)
-    return int(value)
+    if (number := whole(value, MOST)) is None:
+        raise InvalidRequest(f"This is a whole number, up to {MOST:,}.", param=name)
+    return number
 
 
 def _fields(pools: list[Pool], given: Mapping[str, str]) -> tuple[Field, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from flask import url_for
 
@@ -14,11 +15,16 @@ from admin_ui.bridge import Stores
 from admin_ui.showing import number
 from fairlane.accounts.values import Account
 from fairlane.errors import IllegalTransition, InvalidRequest, NotFound
+from fairlane.model import Limits
 from fairlane.queue.checks import check_tenant
 from fairlane.queue.pools import Pool
 from fairlane.standing import TenantStanding
 
-IN_OPEN = "It is not registered: what is set holds in the pools that there are now, not in one that is opened later."
+TRIES: Final = 10  # changes by others between our reading and writing
+TOO_LATE: Final = "Somebody else has done that a moment ago."
+IN_OPEN: Final = (
+    "It is not registered: what is set holds in the pools that there are now, not in one that is opened later."
+)
 
 
 class _Pause(Act):
@@ -45,11 +51,15 @@ class _Pause(Act):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         tenant = _tenant(asked)
-        for name in proposal.before:
-            pool = await pool_named(stores, name)
-            await (stores.queue.pause if self.pauses else stores.queue.resume)(pool, tenant=tenant)
-        where = limits.place_names(list(proposal.before))
-        return Done(f"{tenant} {'is paused' if self.pauses else 'runs again'} in {where}.")
+        change = stores.queue.pause if self.pauses else stores.queue.resume
+        changed = [n for n in proposal.before if await change(await pool_named(stores, n), tenant=tenant)]
+        if not changed:
+            raise IllegalTransition(TOO_LATE)
+        return Done(
+            f"{tenant} {'is paused' if self.pauses else 'runs again'} in {limits.place_names(changed)}.",
+            before={name: proposal.before[name] for name in changed},
+            after={name: proposal.after[name] for name in changed},
+        )
 
     def told(self, found: Mapping[str, TenantStanding]) -> tuple[str, ...]:
         """What follows."""
@@ -118,13 +128,17 @@ class SetLimits(Act):
         tenant, only = _tenant(asked), asked.params.get("pool")
         after = {name: str(text) for name, text in proposal.after.items()}
         if not only and await stores.accounts.find(tenant):
-            await stores.accounts.set_tenant(tenant, after)
+            found, _ = await stores.accounts.change_tenant(tenant, after)
+            was = limits.account_texts(found)
         else:
-            for pool in await _pools(stores, asked):
-                known = await stores.queue.inspect.limits(pool, tenant)
-                await stores.queue.set_limits(pool, tenant, limits.applied(known, after))
-        what = ", ".join(f"{name} {text}" for name, text in after.items())
-        return Done(f"{tenant} has {what}{f' in {only}' if only else ''}.")
+            pools = await _pools(stores, asked)
+            was = limits.in_pools([await _change(stores, pool, tenant, after) for pool in pools])
+        changed = {name: text for name, text in after.items() if text != was[name]}
+        if not changed:
+            raise IllegalTransition(TOO_LATE)
+        what = ", ".join(f"{name} {text}" for name, text in changed.items())
+        before = {name: was[name] for name in changed}
+        return Done(f"{tenant} has {what}{f' in {only}' if only else ''}.", before=before, after=changed)
 
 
 class _Access(Act):
@@ -261,6 +275,20 @@ async def _wanted(
         words = "for a tenant that is not registered, or in one pool" if unknown & {"tiers", "pools"} else "of a tenant"
         raise InvalidRequest(f"{', '.join(sorted(unknown))} cannot be set {words}.", param=min(unknown))
     return limits.changed(now, named)
+
+
+async def _change(stores: Stores, pool: Pool, tenant: str, after: Mapping[str, str]) -> Limits:
+    """Sets these limits, and leaves the others, whoever changes those meanwhile. What they were until then."""
+    tries = TRIES
+    while True:
+        known, tries = await stores.queue.inspect.limits(pool, tenant), tries - 1
+        try:
+            await stores.queue.set_limits(pool, tenant, limits.applied(known, after), expected=known)
+        except IllegalTransition:
+            if not tries:
+                raise
+        else:
+            return known
 
 
 def _where(account: Account | None, only: str | None) -> str:

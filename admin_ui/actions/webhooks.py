@@ -10,6 +10,7 @@ from flask import url_for
 
 from admin_ui.acting import Act, Asked, Done, Field, Proposal, act
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
 from fairlane.errors import IllegalTransition, InvalidRequest
 from fairlane.webhooks.delivery import Delivery, cut
 from fairlane.webhooks.finding import EndpointSearch
@@ -29,7 +30,7 @@ class Resend(Act):
     """Sends a delivery again."""
 
     async def propose(self, stores: Stores, asked: Asked) -> Proposal:
-        delivery = await stores.deliveries.get(None, asked.param("delivery"), payload=False)
+        delivery = await _delivery(stores, asked)
         return Proposal(
             title="Send this again?",
             button="Send again",
@@ -54,7 +55,7 @@ class Reveal(Act):
     """Shows what a delivery says."""
 
     async def propose(self, stores: Stores, asked: Asked) -> Proposal:
-        delivery = await stores.deliveries.get(None, asked.param("delivery"), payload=False)
+        delivery = await _delivery(stores, asked)
         return Proposal(
             title="Show what is sent?",
             button="Show it",
@@ -181,10 +182,16 @@ class TryEndpoint(Act):
         return Done("The test is on its way.", to=url_for("webhooks.show", delivery_id=delivery.id))
 
 
+async def _delivery(stores: Stores, asked: Asked) -> Delivery:
+    with alike():
+        return await stores.deliveries.get(None, asked.param("delivery"), payload=False)
+
+
 async def _endpoint(stores: Stores, asked: Asked) -> Endpoint:
     endpoint_id = asked.param("endpoint_id")
-    tenant = await EndpointSearch(stores.queue).tenant_of(endpoint_id)
-    return await stores.webhooks.get(tenant, endpoint_id)
+    with alike():
+        tenant = await EndpointSearch(stores.queue).tenant_of(endpoint_id)
+        return await stores.webhooks.get(tenant, endpoint_id)
 
 
 def _back(endpoint: Endpoint) -> str:

@@ -60,6 +60,7 @@
   }
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.target.id === "live") notCurrent("");
+    if (event.detail.target?.closest(".act-place")) event.detail.shouldSwap = true; // what went wrong is said where it was asked
   });
   document.addEventListener("htmx:responseError", (event) => {
     notCurrent(event.detail.xhr.status === 503 ? "Redis is away." : `the page answered ${event.detail.xhr.status}.`);

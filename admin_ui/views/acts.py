@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from flask import Blueprint, abort, current_app, flash, make_response, redirect, render_template, request
 from werkzeug.wrappers import Response
 
 from admin_ui.access import address, current, needs
-from admin_ui.acting import Act, Asked, Done, Proposal, may
+from admin_ui.acting import Act, Asked, Done, OutcomeUnknown, Proposal, may
 from admin_ui.actions import ACTS
 from admin_ui.reading import ask
+from fairlane.audit import UNKNOWN
 from fairlane.errors import FairlaneError, InvalidRequest, NotFound
 
 page = Blueprint("acts", __name__)
@@ -87,11 +89,21 @@ def _do(act: Act, asked: Asked, proposal: Proposal) -> Done:
     try:
         done = ask(lambda stores: act.carry_out(stores, asked, proposal))
     except FairlaneError as error:
+        if error.status >= 500:
+            raise _unsure(entry) from error
         code, words = error.code, error.public
         ask(lambda stores: stores.audit.end(entry, outcome=code, words=words))
         raise
     ask(lambda stores: stores.audit.end(entry, outcome="done", words=done.words, before=done.before, after=done.after))
     return done
+
+
+def _unsure(entry: str) -> OutcomeUnknown:
+    """A reply that is lost says nothing of what was done; an act of many steps may have done some."""
+    unsure = OutcomeUnknown(retry_after=2)
+    with suppress(FairlaneError):  # then the entry says that nobody knows, too: it has no outcome
+        ask(lambda stores: stores.audit.end(entry, outcome=UNKNOWN, words=unsure.public))
+    return unsure
 
 
 def _told(values: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from typing import Final
 from flask import Blueprint, render_template
 
 from admin_ui.access import current, needs
+from admin_ui.hiding import alike
 from admin_ui.listing import AFTER, asked, first_page, page_after, tenant_choices, tenants_asked
 from admin_ui.reading import cached
 from fairlane.batches import BatchState
@@ -53,9 +54,10 @@ def index() -> str:
 @needs("viewer")
 def show(batch_id: str) -> str:
     """One batch. Raises NotFound, also for one of a tenant that the viewer may not see."""
-    standing: BatchStanding = cached(("batch", batch_id), lambda stores: BatchSearch(stores.queue).get(batch_id))
+    with alike():
+        standing: BatchStanding = cached(("batch", batch_id), lambda stores: BatchSearch(stores.queue).get(batch_id))
     if not current().sees(standing.batch.tenant):
-        raise NotFound(f"There is no batch {batch_id[:100]!r}.")
+        raise NotFound()
     return render_template(
         "batch.html", s=standing, batch=standing.batch, moments=_moments(standing), most=FAULTS_SHOWN
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Final
 
@@ -12,8 +11,10 @@ from werkzeug.wrappers import Response
 from admin_ui.access import current, needs
 from admin_ui.ahead import Wait, wait_of
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
 from admin_ui.lines import TierLines, lines
 from admin_ui.listing import AFTER, asked, first_page, page_after, tenant_choices, tenants_asked
+from admin_ui.numerals import decimal
 from admin_ui.reading import ask, cached
 from admin_ui.timeline import moments, stretches, waited_ms
 from fairlane.errors import InvalidRequest, NotFound
@@ -23,6 +24,7 @@ from fairlane.queue.pools import Pool
 from fairlane.search import STATES, JobFilter, Page, Seen, look, search
 
 page = Blueprint("jobs", __name__)
+AGE_MOST_S: Final = 1e9
 LIVE_LOOKS: Final = 1000  # a page for which more entries are looked at does not refresh by itself
 AGES: Final = (("10", "10 s"), ("60", "1 min"), ("600", "10 min"), ("3600", "1 h"), ("86400", "1 d"))
 PURPOSE: Final = {"queued": "waiting", "leased": "running"}
@@ -86,7 +88,8 @@ def show(job_id: str) -> str:
         seen = await look(stores.queue, job_id)
         return seen, await wait_of(stores, seen.pool, seen.job)
 
-    seen, wait = cached(("job", job_id), read)
+    with alike():
+        seen, wait = cached(("job", job_id), read)
     if not current().sees(seen.job.tenant):
         raise NotFound()
     job, now_ms = seen.job, round(time.time() * 1000)
@@ -119,11 +122,8 @@ def _filter() -> JobFilter:
 def _seconds(name: str) -> float | None:
     """Raises InvalidRequest."""
     text = asked(name)
-    try:
-        found = None if text is None else float(text)
-    except ValueError:
-        found = math.nan
-    if found is not None and not 0 <= found < 1e9:
+    found = None if text is None else decimal(text, AGE_MOST_S)
+    if text is not None and found is None:
         raise InvalidRequest(f"{name} is a number of seconds.", param=name)
     return found
 

@@ -85,7 +85,7 @@ def pool(pool: str) -> str | Response | tuple[str, int]:
     )
 
 
-@page.get("/settings/<path:pool>/export.json")
+@page.get("/settings.json/<path:pool>")
 @needs("viewer")
 def export(pool: str) -> Response:
     """One pool's settings as JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Final
 
 from flask import Blueprint, Response, abort, render_template, request
 
@@ -12,12 +13,15 @@ from admin_ui.access import Viewer, current, needs
 from admin_ui.acting import ACTS, may
 from admin_ui.actions.rebalance import TO_POOL, tiers_of
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
 from admin_ui.listing import AFTER, asked, first_page, page_after
+from admin_ui.numerals import whole
 from admin_ui.reading import ask, cached
-from fairlane.errors import NotFound
+from fairlane.errors import InvalidRequest, NotFound
 from fairlane.rebalance import Run
 
 page = Blueprint("rebalance", __name__)
+MOST_MS: Final = 10**15  # of a time: far more than any, and whole in Lua
 
 
 @page.get("/rebalance")
@@ -25,7 +29,9 @@ page = Blueprint("rebalance", __name__)
 def index() -> str:
     """The runs of the last 7 days, the newest first; a viewer with some tenants sees those of one of theirs."""
     after = asked(AFTER)
-    before = int(after) if after and after.isdecimal() else None
+    before = None if after is None else whole(after, MOST_MS)
+    if after is not None and before is None:
+        raise InvalidRequest("This is not a cursor that a page came with.", param=AFTER)
     runs, cursor = cached(("runs", before), lambda stores: stores.runs.list(before))
     mine = [run for run in runs if current().sees(run.plan.filter.tenant)]
     following = page_after(None if cursor is None else str(cursor))
@@ -78,9 +84,10 @@ def _run(run_id: str) -> Run:
         return await stores.runs.get(run_id)
 
     refreshes = request.headers.get("HX-Request")  # a page that is opened, after an act for instance, is of this moment
-    run = cached(("run", run_id), read) if refreshes else ask(read)
+    with alike():
+        run = cached(("run", run_id), read) if refreshes else ask(read)
     if not current().sees(run.plan.filter.tenant):
-        raise NotFound("There is no such run.")
+        raise NotFound()
     return _seen_by(current(), run)
 
 

@@ -8,6 +8,7 @@ from flask import Blueprint, render_template
 
 from admin_ui.access import current, needs
 from admin_ui.bridge import Stores
+from admin_ui.hiding import alike
 from admin_ui.listing import AFTER, asked, first_page, page_after, tenant_choices, tenants_asked
 from admin_ui.reading import cached
 from fairlane.errors import InvalidRequest, NotFound
@@ -74,11 +75,12 @@ def deliveries() -> str:
 @needs("viewer")
 def show(delivery_id: str) -> str:
     """One delivery, without what it says. Raises NotFound, also for one of a tenant that the viewer may not see."""
-    found: Delivery = cached(
-        ("delivery", delivery_id), lambda stores: stores.deliveries.get(None, delivery_id, payload=False)
-    )
+    with alike():
+        found: Delivery = cached(
+            ("delivery", delivery_id), lambda stores: stores.deliveries.get(None, delivery_id, payload=False)
+        )
     if not current().sees(found.tenant):
-        raise NotFound(f"There is no webhook delivery {delivery_id[:100]!r}.")
+        raise NotFound()
     return render_template("delivery.html", delivery=found)
 
 

@@ -42,22 +42,26 @@ class Accounts:
 
     async def create_tenant(self, tenant: str, changes: Mapping[str, object] | None = None) -> Account:
         """Registers a tenant. Raises InvalidRequest, IllegalTransition if it is there already."""
-        return await self._change("new", tenant, values.account_fields(changes or {}))
+        return (await self._change("new", tenant, values.account_fields(changes or {})))[1]
 
     async def set_tenant(self, tenant: str, changes: Mapping[str, object]) -> Account:
         """Changes limits (also in each pool), `tiers` and `pools`, by name; each is a value or its text.
 
         What is not named stays. Raises InvalidRequest, which names the setting, and NotFound.
         """
+        return (await self.change_tenant(tenant, changes))[1]
+
+    async def change_tenant(self, tenant: str, changes: Mapping[str, object]) -> tuple[Account, Account]:
+        """As `set_tenant`: the tenant as this very change found it, and as it left it."""
         return await self._change("known", tenant, values.account_fields(changes))
 
     async def disable(self, tenant: str) -> Account:
         """Refuses all of the tenant's keys. Jobs that were taken in go on, batches submit none. Raises NotFound."""
-        return await self._change("known", tenant, {"disabled": "1"})
+        return (await self._change("known", tenant, {"disabled": "1"}))[1]
 
     async def enable(self, tenant: str) -> Account:
         """Undoes `disable`. Raises NotFound."""
-        return await self._change("known", tenant, {"disabled": ""})
+        return (await self._change("known", tenant, {"disabled": ""}))[1]
 
     async def tenant(self, tenant: str) -> Account:
         """A registered tenant. Raises NotFound."""
@@ -170,16 +174,16 @@ class Accounts:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    async def _change(self, which: str, tenant: str, fields: Mapping[str, str]) -> Account:
+    async def _change(self, which: str, tenant: str, fields: Mapping[str, str]) -> tuple[Account, Account]:
         check_tenant(tenant)
         limits = any(name in values.LIMITS for name in fields)
         args = (tenant, which, "1" if limits else "0", *(part for field in fields.items() for part in field))
         # a second run would find the tenant that the first one made
         reply = await self._store.run("set_tenant", self._prefix, *args, repeat=which == "known")
-        changed = values.account(tenant, dict(replies.pairs(replies.items(reply))))
+        was, changed = (values.account(tenant, dict(replies.pairs(replies.items(one)))) for one in replies.items(reply))
         if limits:
             await self._copy_to_all(changed)
-        return changed
+        return was, changed
 
     async def _copy_to_all(self, changed: Account) -> None:
         """A pool that is away gets its copy when the tenant next submits there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import re
 from dataclasses import astuple, dataclass
 from typing import Final
 
@@ -31,10 +32,19 @@ def arguments() -> tuple[str, ...]:
     return tuple(str(number) for throttle in (NAME, ADDRESS) for number in astuple(throttle))
 
 
+_WITH_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
+
+
+def without_port(address: str) -> str:
+    """An address as it is; of `address:port` and `[address]:port`, as some proxies write it, the address."""
+    found = _WITH_PORT.fullmatch(address)
+    return (found[1] or found[2]) if found else address
+
+
 def origin_of(address: str) -> str:
     """For what tries are counted: an address of IPv4, or all of a /64, of which one household or machine has many."""
     try:
-        known = ipaddress.ip_address(address)
+        known = ipaddress.ip_address(without_port(address))
     except ValueError:
         return address[:64]
     if known.version == 6 and known.ipv4_mapped:

@@ -159,11 +159,25 @@ class Queue:
 
     async def cancel(self, job_id: str) -> State:
         """Cancels a job in whatever state, wherever it was moved; returns its state. Raises NotFound."""
-        return await self._state(job_id, "cancel")
+        return (await self.end(job_id))[1]
+
+    async def end(self, job_id: str) -> tuple[State, State]:
+        """As `cancel`: the state that the job had, and the one that it has."""
+
+        async def run(pool: Pool) -> tuple[State, State]:
+            was, now = replies.texts(await self._store.run("cancel", pool.prefix, job_id))
+            return cast(State, was), cast(State, now)
+
+        return await self.at_job(job_id, run)
 
     async def requeue(self, job_id: str) -> State:
         """Puts a dead job at the end of its line, with fresh attempts. Raises NotFound, IllegalTransition."""
-        return await self._state(job_id, "requeue")
+
+        async def run(pool: Pool) -> State:
+            # repeated after a lost reply it would be refused: the job is queued already
+            return cast(State, replies.text(await self._store.run("requeue", pool.prefix, job_id, repeat=False)))
+
+        return await self.at_job(job_id, run)
 
     # --- jobs, for a dispatcher ---------------------------------------------------------------------------------------
 
@@ -342,15 +356,19 @@ class Queue:
         args = (packed(point), served_json(served), str(SERVED_MS), *steps)
         await self._store.run("record", pool.prefix, *args, repeat=False)  # repeated, it would add up twice
 
-    async def set_policy(self, pool: Pool, changes: Mapping[str, object], *, by: str) -> Pool:
+    async def set_policy(
+        self, pool: Pool, changes: Mapping[str, object], *, by: str, version: int | None = None
+    ) -> Pool:
         """Changes settings of the pool's policy, by name; each is a value or its text. Returns the pool as it is then.
 
         The whole is checked. Raises InvalidRequest, which names the setting; IllegalTransition if a tier is taken away
-        that a job still needs, or if others change the policy all the time.
+        that a job still needs, if others change the policy all the time, or if it is not at `version` any more.
         """
         policies.check_by(by)
         for _ in range(RACES):
             known = await self.pools.read(pool.code)
+            if version not in (None, known.version):
+                break
             new = policies.changed(known.policy, changes)
             difference = policies.difference(known.policy, new)
             if not difference:
@@ -359,19 +377,26 @@ class Queue:
             settings = [part for setting in policies.texts(new).items() for part in setting]
             entry = json.dumps({"by": by, "changes": difference})
             args = (str(known.version), entry, gone, *settings)
-            if replies.number(await self._store.run("set_policy", pool.prefix, *args)):
+            # repeated after a lost reply it would be refused: the version is another one already
+            if replies.number(await self._store.run("set_policy", pool.prefix, *args, repeat=version is None)):
                 return await self.pools.read(pool.code)
         raise IllegalTransition("Others change this policy at the same time. Look at it, and try again.")
 
-    async def set_limits(self, pool: Pool, tenant: str, limits: Limits, *, version: int | None = None) -> None:
+    async def set_limits(
+        self, pool: Pool, tenant: str, limits: Limits, *, version: int | None = None, expected: Limits | None = None
+    ) -> None:
         """Replaces a tenant's limits in this pool; with `version`, only if those it has are of an earlier one.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest; IllegalTransition if it has others than `expected`.
         """
         check_tenant(tenant)
         check_limits(limits)
-        args = (tenant, replies.limits_field(limits), replies.or_empty(version))
-        await self._store.run("limits", pool.prefix, *args)
+        known = replies.limits_field(expected) if expected else ""
+        args = (tenant, replies.limits_field(limits), replies.or_empty(version), known)
+        # repeated after a lost reply it would be refused: they are others already
+        done = replies.number(await self._store.run("limits", pool.prefix, *args, repeat=expected is None))
+        if expected and not done:
+            raise IllegalTransition("Somebody else changed these limits a moment ago. Look at them, and try again.")
 
     async def pause(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:
         """Pauses the pool, or one tier or tenant of it; work that runs goes on. False if it was paused already."""
@@ -422,13 +447,6 @@ class Queue:
                     await moves.finish(self._store, self.pools, pool, job_id)
                 pool = await self.pools.by_code(moved.code)
         raise NotFound()
-
-    async def _state(self, job_id: str, act: str) -> State:
-        async def run(pool: Pool) -> State:
-            # a requeue that is repeated after a lost reply would be refused: the job is queued already
-            return cast(State, replies.text(await self._store.run(act, pool.prefix, job_id, repeat=act == "cancel")))
-
-        return await self.at_job(job_id, run)
 
     def _submit_gather(self, pool: Pool, *, keyed: bool) -> Gather[JobSpec, Submitted | FairlaneError]:
         """Where single submits meet; those that may be repeated keep to themselves."""

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from fairlane.errors import NotFound
+from fairlane.errors import InvalidRequest, NotFound
 from fairlane.ids import CODE_LENGTH, Ids
 from fairlane.model import Policy
 from fairlane.queue import keys, policies, replies
 from fairlane.queue.store import Store
 
+NAME_MOST: Final = 256  # characters
 PART: Final = 500  # keys in one go
 FADE_MS: Final = 60_000  # so long who does not know that a pool was removed can write to it
 CURRENT_S: Final = 1.0  # a policy that was read longer ago is read again
@@ -47,6 +48,7 @@ class Pools:
 
     async def open(self, name: str, policy: Policy) -> Pool:
         """The pool `name`; a new one gets `policy`, one that exists keeps its own. Raises InvalidRequest."""
+        check_name(name)
         policies.check(policy)
         account = keys.prefix(self._store.namespace, keys.ACCOUNT)
         code = ""
@@ -149,3 +151,11 @@ class Pools:
         pool = self._by_code[code] = Pool(name, code, prefix, policies.policy_of(stored), version)
         self._read_at[code] = asyncio.get_running_loop().time()
         return pool
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidRequest for a pool's name that cannot be shown, or be part of an address."""
+    if not (name and len(name) <= NAME_MOST and name.isprintable()):
+        raise InvalidRequest(f"A pool's name has 1 to {NAME_MOST} characters, all visible or spaces.", param="pool")
+    if not {"", ".", ".."}.isdisjoint(name.split("/")):
+        raise InvalidRequest("Between a pool's name's slashes there is a name, other than `.` and `..`.", param="pool")

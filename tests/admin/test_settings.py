@@ -90,7 +90,7 @@ def test_who_sees_only_some_tenants_sees_no_backends_and_changes_nothing(page: P
     assert 'id="setting-theta"' in text
     assert "http://b1:8000" not in text
     assert "/act/" not in text
-    kept = otto.get("/settings/llama/export.json").json
+    kept = otto.get("/settings.json/llama").json
     assert kept is not None
     assert set(kept) == {"pool", "version", "policy"}
 
@@ -103,7 +103,7 @@ def test_settings_are_exported_as_json_without_what_is_secret_in_an_address(page
 
     page.ask(add)
     page.act("policy.set", pool="llama", theta="4,2,1")
-    answer = page.get("/settings/llama/export.json")
+    answer = page.get("/settings.json/llama")
     kept = answer.json
     assert kept is not None
     assert "secret" not in answer.text
@@ -286,7 +286,7 @@ def test_a_backend_is_added_drained_undrained_and_removed(page: Page) -> None:
     assert page.act("backend.remove", pool="llama", backend="gpu3:8000").status_code == 400
     page.act("backend.remove", {"typed": "gpu3:8000"}, pool="llama", backend="gpu3:8000")
     assert last(page).before == {"state": "up", "url": "http://gpu3:8000", "family": "vllm", "slots": 8}
-    assert "gpu3" not in page.get("/settings/llama/export.json").text
+    assert "gpu3" not in page.get("/settings.json/llama").text
 
 
 def test_a_backend_that_works_is_not_removed(page: Page) -> None:

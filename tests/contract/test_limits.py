@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from dataclasses import asdict, replace
 
 import pytest
 
 from fairlane.clock import ManualClock
-from fairlane.errors import InvalidRequest
+from fairlane.errors import IllegalTransition, InvalidRequest
 from fairlane.model import Limits, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
@@ -200,3 +202,23 @@ async def test_a_new_weight_keeps_the_credit_of_the_work_that_waits(queue: Queue
     await queue.set_limits(pool, "ann", Limits(weight=0.01))
     turns = Counter(tenants_of(await take(queue, pool, 5)))
     assert turns == {"ann": 2, "bob": 3}, "her head start is of one turn, of a hundred of his"
+
+
+@pytest.mark.parametrize("known", [NO_LIMITS, Limits(2, 50, 6000, 10**10 - 1, 0), Limits(0.1)])
+async def test_a_change_from_what_is_known_is_made_once_and_only_from_there(
+    queue: Queue, pool: Pool, known: Limits
+) -> None:
+    """However many make it at once. (The defaults need not be set to be known.)"""
+    if known != NO_LIMITS:
+        await queue.set_limits(pool, "ann", known)
+    assert await queue.inspect.limits(pool, "ann") == known
+    wanted = [replace(known, **{name: 7 + n}) for n, name in enumerate(["weight", *asdict(known)])]
+    made = [queue.set_limits(pool, "ann", limits, expected=known) for limits in wanted]
+    done = await asyncio.gather(*made, return_exceptions=True)
+    assert sum(one is None for one in done) == 1
+    assert [type(one) for one in done if one] == [IllegalTransition] * (len(wanted) - 1)
+    assert await queue.inspect.limits(pool, "ann") == wanted[done.index(None)]
+    for name in asdict(known):
+        is_ = await queue.inspect.limits(pool, "ann")
+        with pytest.raises(IllegalTransition, match="Somebody else"):
+            await queue.set_limits(pool, "ann", NO_LIMITS, expected=replace(is_, **{name: 999}))

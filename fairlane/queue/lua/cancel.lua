@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', id
--- returns  the job's state
+-- returns  the state that the job had, and the one that it has
 -- errors   NOTFOUND; ELSEWHERE <state> <code> ask that pool (moving: finish the move first)
 -- events   settled, one entry in `events`; PUBLISH settled:<id>, control
 -- cost     O(log N)
@@ -11,12 +11,13 @@
 
 local job = load_lease(ARGV[2])
 if FINISHED[job.state] then
-  return job.state
+  return {job.state, job.state}
 end
 if not FROM.cancel[job.state] then
   return refuse(job)
 end
-local runs = job.state == 'leased'
+local was = job.state
+local runs = was == 'leased'
 if runs then
   redis.call('PUBLISH', control_key, 'cancel ' .. job.id)
 else
@@ -24,4 +25,4 @@ else
 end
 conclude(job, 'cancelled', runs)
 write_tenants()
-return 'cancelled'
+return {was, 'cancelled'}

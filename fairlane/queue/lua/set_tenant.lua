@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the account's prefix
 -- ARGV     now | '', tenant, 'new' | 'known', '1' if its limits change | '0', then name, value of each field ('' takes it away)
--- returns  its hash, names and values, as it stands now
+-- returns  its hash, names and values: as it was (a new one's without these fields), and as it stands now
 -- errors   TENANTTHERE tenant | NOTENANT tenant
 -- events   none; PUBLISH none
 -- cost     O(1)
@@ -20,6 +20,7 @@ if not known then
   redis.call('HSET', key, 'created', now, 'version', 0)
   redis.call('ZADD', tenants_key, 0, name)
 end
+local was = redis.call('HGETALL', key)
 for a = 5, #ARGV, 2 do
   if ARGV[a + 1] == '' then
     redis.call('HDEL', key, ARGV[a])
@@ -28,4 +29,4 @@ for a = 5, #ARGV, 2 do
   end
 end
 redis.call('HINCRBY', key, 'version', ARGV[4])
-return redis.call('HGETALL', key)
+return {was, redis.call('HGETALL', key)}
