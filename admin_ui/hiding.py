@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from fairlane.errors import NotFound
 
 
 @contextmanager
-def alike() -> Iterator[None]:
+def alike() -> Generator[None]:
     """Around the reading of a thing whose id was given, and of whose it is: what is not found is so in the same words,
     those of a plain NotFound."""
     try:

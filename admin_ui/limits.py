@@ -98,6 +98,15 @@ def sentences(tenant: str, after: Mapping[str, str], places: Mapping[str, Tenant
     return tuple(words for name, text in after.items() for words in _told(tenant, name, text, places))
 
 
+def where(account: Account | None, only: str | None) -> str:
+    """Where what is set holds: in all pools, or in `only` this one."""
+    if only and account:
+        return f"It holds in {only}, until the limits of the tenant are next changed for all pools."
+    if only:
+        return f"It holds in {only} only."
+    return "It holds in every pool, also in those that are opened later." if account else _IN_OPEN
+
+
 def unknown(after: Mapping[str, str], tiers: Collection[str], pools: Collection[str]) -> tuple[str, ...]:
     """Warns of tiers and pools that may be used but are not there: they may be meant for later, or mistyped."""
     known = {"tiers": tiers, "pools": pools}
@@ -110,6 +119,9 @@ def unknown(after: Mapping[str, str], tiers: Collection[str], pools: Collection[
 
 # --- within -----------------------------------------------------------------------------------------------------------
 
+_IN_OPEN: Final = (
+    "It is not registered: what is set holds in the pools that there are now, not in one that is opened later."
+)
 _EMPTY: Final = {"weight": "1", "tiers": "all", "pools": "all"}
 
 

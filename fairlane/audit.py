@@ -22,7 +22,7 @@ LOOKED_MOST: Final = 500  # entries that a read looks at, so that a filter that 
 JSON_MOST: Final = 4096
 TEXT_MOST: Final = 512
 ID_MOST: Final = 2**64 - 1  # of both parts of an id, as Redis has them
-_ID: Final = re.compile(r"([0-9]{1,100})-([0-9]{1,100})")
+_ID: Final = re.compile(r"([0-9]{1,40})-([0-9]{1,40})")
 FILTERS: Final = ("who", "act", "target", "tenant")
 
 Facts = Mapping[str, object]

@@ -174,7 +174,8 @@ def tenants_set(
         if not pools:
             raise NotFound(no_pool(redis, namespace))
         for one in pools:
-            await queue.set_limits(one, tenant, _limits(await queue.inspect.limits(one, tenant), limits))
+            now = await queue.inspect.limits(one, tenant)
+            await queue.set_limits(one, tenant, _limits(now, limits), expected=now)
         return account, await _standings(queue, pools, tenant)
 
     _say_tenant(tenant, *asked(redis, namespace, write, as_json), as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from flask import url_for
 
@@ -12,11 +13,13 @@ from admin_ui.actions.place import pool_of
 from admin_ui.bridge import Stores
 from admin_ui.consequences import Change, destroys, sentences
 from admin_ui.meaning import given
+from admin_ui.numerals import whole
 from fairlane.errors import IllegalTransition, InvalidRequest, NotFound
 from fairlane.queue import policies
 from fairlane.queue.pools import Pool
 from fairlane.standing import PolicyChange
 
+VERSIONS_MOST: Final = 10**9
 Difference = Mapping[str, tuple[str, str]]  # the text before and after, by the setting's name
 
 
@@ -117,11 +120,10 @@ class RevertPolicy(_Change):
     """Sets the whole policy to what it was after an earlier change; version 0: as the pool was opened."""
 
     async def wanted(self, stores: Stores, pool: Pool, asked: Asked) -> Difference:
-        version = asked.param("version")
-        if not version.isdecimal():
+        if (version := whole(asked.param("version"), VERSIONS_MOST)) is None:
             raise InvalidRequest("version is a whole number.", param="version")
         history = await stores.queue.inspect.policy_history(pool)
-        return given(pool.policy, as_of(policies.texts(pool.policy), pool.version, history, int(version)))
+        return given(pool.policy, as_of(policies.texts(pool.policy), pool.version, history, version))
 
     def title(self, pool: Pool, asked: Asked) -> str:
         version = asked.params["version"]

@@ -174,7 +174,7 @@ def _whole(given: Mapping[str, str], name: str) -> int | None:
     if not value:
         return None
     if (number := whole(value, MOST)) is None:
-        raise InvalidRequest(f"This is a whole number, up to {MOST:,}.", param=name)
+        raise InvalidRequest(f"This is a whole number. The most is {MOST:,}.", param=name)
     return number
 
 

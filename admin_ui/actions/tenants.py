@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from flask import url_for
@@ -22,9 +23,6 @@ from fairlane.standing import TenantStanding
 
 TRIES: Final = 10  # changes by others between our reading and writing
 TOO_LATE: Final = "Somebody else has done that a moment ago."
-IN_OPEN: Final = (
-    "It is not registered: what is set holds in the pools that there are now, not in one that is opened later."
-)
 
 
 class _Pause(Act):
@@ -120,7 +118,7 @@ class SetLimits(Act):
             tells=(
                 *limits.sentences(tenant, after, found),
                 *limits.unknown(after, tiers, [pool.name for pool in pools]),
-                _where(account, only),
+                limits.where(account, only),
             ),
         )
 
@@ -279,24 +277,12 @@ async def _wanted(
 
 async def _change(stores: Stores, pool: Pool, tenant: str, after: Mapping[str, str]) -> Limits:
     """Sets these limits, and leaves the others, whoever changes those meanwhile. What they were until then."""
-    tries = TRIES
-    while True:
-        known, tries = await stores.queue.inspect.limits(pool, tenant), tries - 1
-        try:
+    for _ in range(TRIES):
+        known = await stores.queue.inspect.limits(pool, tenant)
+        with suppress(IllegalTransition):
             await stores.queue.set_limits(pool, tenant, limits.applied(known, after), expected=known)
-        except IllegalTransition:
-            if not tries:
-                raise
-        else:
             return known
-
-
-def _where(account: Account | None, only: str | None) -> str:
-    if only and account:
-        return f"It holds in {only}, until the limits of the tenant are next changed for all pools."
-    if only:
-        return f"It holds in {only} only."
-    return "It holds in every pool, also in those that are opened later." if account else IN_OPEN
+    raise IllegalTransition("Others change these limits at the same time. Look at them, and try again.")
 
 
 def _sums(found: Mapping[str, TenantStanding]) -> tuple[int, int]:

@@ -391,11 +391,11 @@ class Queue:
         """
         check_tenant(tenant)
         check_limits(limits)
-        known = replies.limits_field(expected) if expected else ""
+        known = replies.limits_field(expected) if expected is not None else ""
         args = (tenant, replies.limits_field(limits), replies.or_empty(version), known)
         # repeated after a lost reply it would be refused: they are others already
         done = replies.number(await self._store.run("limits", pool.prefix, *args, repeat=expected is None))
-        if expected and not done:
+        if expected is not None and not done:
             raise IllegalTransition("Somebody else changed these limits a moment ago. Look at them, and try again.")
 
     async def pause(self, pool: Pool, *, tier: str | None = None, tenant: str | None = None) -> bool:

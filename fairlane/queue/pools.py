@@ -158,4 +158,4 @@ def check_name(name: str) -> None:
     if not (name and len(name) <= NAME_MOST and name.isprintable()):
         raise InvalidRequest(f"A pool's name has 1 to {NAME_MOST} characters, all visible or spaces.", param="pool")
     if not {"", ".", ".."}.isdisjoint(name.split("/")):
-        raise InvalidRequest("Between a pool's name's slashes there is a name, other than `.` and `..`.", param="pool")
+        raise InvalidRequest("The parts of a pool's name between slashes are not empty, nor `.` or `..`.", param="pool")

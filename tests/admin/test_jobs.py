@@ -12,6 +12,7 @@ from fairlane.model import Job, JobError, Lease
 from fairlane.queue.pools import Pool
 from fairlane.search import JobFilter, search
 from tests.admin.page import Page, job
+from tests.admin.together import is_true, together
 from tests.contract.acts import REFUSED, set_gate, submit_all, take
 
 
@@ -142,6 +143,14 @@ def test_a_job_is_cancelled(page: Page) -> None:
         assert page.act("job.cancel", job=each.id).status_code == 303
         assert state(page, each.id) == "cancelled"
         assert page.act("job.cancel", job=each.id).status_code == 409
+
+
+@pytest.mark.parametrize("was", ["queued", "delayed", "leased"])
+def test_of_two_who_cancel_a_job_at_once_one_has_done_it(page: Page, was: str) -> None:
+    params = {"job": one(page, was).id}
+    entries = together(page, "job.cancel", params, params)
+    assert {entry.outcome for entry in entries} == {"done", "illegal_transition"}
+    assert is_true(entries, {"state": was}, {"state": "cancelled"})
 
 
 def test_a_dead_job_is_requeued(page: Page) -> None:

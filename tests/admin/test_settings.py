@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from werkzeug.test import TestResponse
 
+from admin_ui.meaning import short
 from fairlane.audit import Entry
+from fairlane.errors import IllegalTransition
 from fairlane.model import BackendCounts, BackendSpec, Policy, TierGate
+from fairlane.queue import policies
 from fairlane.queue.pools import Pool
 from fairlane.standing import Overview
 from tests.admin.page import Page
+from tests.admin.together import is_true, together
 
 ORG = "org/mistral:7b"
 
@@ -180,6 +185,37 @@ def test_an_address_that_was_made_up_changes_nothing(page: Page) -> None:
         assert page.act("policy.set", pool="llama", **params).status_code == 400
     assert page.act("policy.set", pool="llama").status_code == 409
     assert pool(page).version == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"theta": "4,2,1"}, {"theta": "5,2,1"}),
+        ({"theta": "4,2,1"}, {"theta": "4,2,1"}),
+        ({"theta": "4,2,1"}, {"reserve": "0.3"}),
+        ({"theta": "4,2,1", "reserve": "0.3"}, {"reserve": "0.4", "decay": "1"}),
+    ],
+)
+def test_of_two_who_change_a_policy_at_once_the_audit_says_what_each_found(
+    page: Page, one: dict[str, str], other: dict[str, str]
+) -> None:
+    start = settings(page)
+    entries = together(page, "policy.set", {"pool": "llama"} | one, {"pool": "llama"} | other)
+    assert is_true(entries, start, settings(page))
+    assert [entry.outcome for entry in entries].count("done") == pool(page).version
+
+
+def test_a_policy_that_was_changed_since_it_was_looked_at_stays(page: Page) -> None:
+    known = pool(page)
+    page.act("policy.set", pool="llama", theta="4,2,1")
+    with pytest.raises(IllegalTransition):
+        page.ask(lambda stores: stores.queue.set_policy(known, {"reserve": 0.3}, by="olga", version=known.version))
+    assert pool(page).version == known.version + 1
+
+
+def settings(page: Page) -> dict[str, str]:
+    """The policy of llama, as proposals have it."""
+    return {name: text.replace(",", ", ") for name, text in short(policies.texts(pool(page).policy)).items()}
 
 
 def test_gamma_is_pinned_and_freed(page: Page) -> None:

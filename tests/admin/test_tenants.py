@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from admin_ui.limits import texts
 from fairlane.audit import Entry
 from fairlane.model import Limits
 from fairlane.standing import TenantStanding
 from tests.admin.page import Page, job
+from tests.admin.together import is_true, together
 from tests.contract.acts import submit_all
 
 ORG = "org/mistral:7b"
@@ -147,6 +151,19 @@ def test_a_tenant_is_paused_in_one_pool_or_in_all(page: Page) -> None:
     assert not standing(page, pool=ORG).paused
 
 
+@pytest.mark.parametrize("other", [{}, {"pool": "llama"}])
+@pytest.mark.parametrize("act", ["tenant.pause", "tenant.resume"])
+def test_of_two_who_pause_or_resume_a_tenant_at_once_each_is_told_what_he_did(
+    page: Page, act: str, other: dict[str, str]
+) -> None:
+    start, end = (dict.fromkeys(("llama", str(ORG)), word) for word in ("runs", "paused"))
+    if act == "tenant.resume":
+        page.act("tenant.pause", tenant="ann")
+        start, end = end, start
+    entries = together(page, act, {"tenant": "ann"}, {"tenant": "ann"} | other)
+    assert is_true(entries, start, end)
+
+
 def test_who_sees_only_some_tenants_neither_pauses_nor_resumes_them(page: Page) -> None:
     """A tenant that floods is paused by who looks after all; whoever acts for it could resume it."""
     page.act("tenant.pause", pool="llama", tenant="ann")
@@ -221,6 +238,33 @@ def test_nobody_sets_the_limits_of_the_tenants_that_he_acts_for(page: Page) -> N
     assert otto.act("tenant.limits", tenant="bob", weight="0.01").status_code == 403
     assert otto.get("/tenants/ann/limits").status_code == 404
     assert standing(page).limits == standing(page, "bob").limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"weight": "2"}, {"max_waiting": "50", "max_inflight": "3"}),
+        ({"weight": "2"}, {"weight": "3"}),
+        ({"weight": "2", "max_waiting": "50"}, {"max_inflight": "3", "weight": "3"}),
+        ({"weight": "2"}, {"weight": "2"}),
+    ],
+)
+@pytest.mark.parametrize("where", [{"tenant": "ann"}, {"tenant": "ann", "pool": ORG}, {"tenant": "guest", "pool": ORG}])
+def test_two_who_set_limits_at_once_lose_nothing_and_the_audit_says_what_each_found(
+    page: Page, where: dict[str, str], one: dict[str, str], other: dict[str, str]
+) -> None:
+    start = texts(standing(page, where["tenant"], ORG).limits)
+    entries = together(page, "tenant.limits", where | one, where | other)
+    end = texts(standing(page, where["tenant"], ORG).limits)
+    assert [entry.outcome for entry in entries].count("done") == (1 if one == other else 2)
+    assert all(end[name] in (one.get(name), other.get(name)) for name in one | other)
+    assert is_true(entries, start, end)
+
+
+def test_two_who_set_limits_in_all_pools_at_once_lose_nothing(page: Page) -> None:
+    together(page, "tenant.limits", {"tenant": "guest", "weight": "2"}, {"tenant": "guest", "max_waiting": "50"})
+    for pool in ("llama", ORG):
+        assert standing(page, "guest", pool).limits == Limits(2.0, max_waiting=50)
 
 
 # --- access -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.audit import Audit, Entry, state_of
+from fairlane.audit import Audit, Entry, Page, state_of
 from fairlane.clock import ManualClock
 from fairlane.errors import InvalidRequest
 from fairlane.queue.engine import Queue
@@ -173,3 +173,17 @@ async def test_one_entry_is_found_by_its_id(audit: Audit) -> None:
 async def test_a_cursor_that_is_none_is_refused(audit: Audit, cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         await audit.read(cursor)
+
+
+@pytest.mark.parametrize("id_", ["0-0", f"{2**64}-0", f"0-{2**64}", f"{'9' * 30}-{'9' * 30}"])
+async def test_before_a_place_that_cannot_be_there_is_nothing(audit: Audit, id_: str) -> None:
+    await write(audit)
+    assert await audit.read(id_) == Page((), None, 0)
+    assert await audit.entry(id_) is None
+
+
+@pytest.mark.parametrize("n", [0, 2**64 - 1])
+async def test_the_first_and_the_last_place_of_a_moment_may_be_asked_for(audit: Audit, n: int) -> None:
+    kept = await write(audit)
+    assert await audit.entry(f"{2**64 - 1}-{n}") is None
+    assert [entry.id for entry in (await audit.read(f"{2**64 - 1}-{n}")).entries] == [kept]

@@ -45,6 +45,23 @@ async def test_a_policy_that_makes_no_sense_is_refused(queue: Queue, policy: Pol
         await queue.pools.open("llama", policy)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["", "a\x00b", "a\r\nb", "a\x7fb", "a\u202eb", "\ud800", "x" * 257, ".", "..", "a/../b", "a//b", "/a", "a/", "./a"],
+)
+async def test_a_name_that_cannot_be_shown_or_be_in_an_address_is_refused(queue: Queue, name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await queue.pools.open(name, Policy())
+    assert refused.value.param == "pool"
+    assert await queue.pools.all() == []
+
+
+@pytest.mark.parametrize("name", ["org/Model-7B.v2:fp8", "a b {x}", "...", "模型", "x" * 256])
+async def test_a_model_may_be_called_whatever_else(queue: Queue, name: str) -> None:
+    opened = await queue.pools.open(name, Policy())
+    assert await queue.pools.by_name(name) == opened
+
+
 async def test_a_pool_keeps_its_first_policy_and_code(queue: Queue) -> None:
     first = await queue.pools.open("llama", Policy(tiers=("fast", "slow"), gamma=0.5))
     again = await queue.pools.open("llama", Policy())
