@@ -20,8 +20,8 @@ SERVICES: Final = 100  # jobs whose time in the backend is remembered for estima
 class Look:
     """What one round saw at `now_ms`: each tier's lines, the jobs that ended since the look before, and the load.
 
-    `whole`: none of those that ended is missing. `work` are the jobs of each tier that wait or run. `rho` are leases
-    over capacity, None if no capacity is known.
+    `whole`: none of those that ended is missing. `work` are the jobs of each tier that wait or run, less those that
+    were moved into it, which did not come. `rho` are leases over capacity, None if no capacity is known.
     """
 
     now_ms: int

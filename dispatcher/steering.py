@@ -96,7 +96,7 @@ class Steering:
         lines = {
             tier: await self._queue.inspect.lines(self._pool, tier, LINES_MOST) for tier in self._pool.policy.tiers
         }
-        work = {tier.tier: tier.waiting + tier.inflight for tier in load.tiers}
+        work = {tier.tier: tier.waiting + tier.inflight - tier.moved for tier in load.tiers}
         return Look(load.now_ms, lines, work, finishes, whole, rho)
 
     async def _finishes(self, now_ms: int) -> tuple[list[Finish], bool]:

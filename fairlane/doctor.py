@@ -271,6 +271,7 @@ def trials(scratch: str) -> list[tuple[str, ...]]:
         ("ZRANGE", scores, "0", "0", "WITHSCORES"),
         ("ZRANGEBYSCORE", scores, "-inf", "+inf", "LIMIT", "0", "1"),
         ("ZRANGEBYLEX", scores, "-", "+", "LIMIT", "0", "1"),
+        ("ZREVRANGEBYSCORE", scores, "+inf", "-inf", "LIMIT", "0", "1"),
         ("ZREVRANGEBYLEX", scores, "+", "-", "LIMIT", "0", "1"),
         ("ZREMRANGEBYLEX", scores, "-", "(a"),
         ("ZCARD", scores),

@@ -195,12 +195,14 @@ class Allowance:
 @dataclass(frozen=True, slots=True)
 class TierLoad:
     """The work in one tier: queued jobs and live leases. `since_ms`: when it became runnable or its own gate last
-    served it; None if none of its jobs may run."""
+    served it; None if none of its jobs may run. `moved`: how many queued jobs ever came from other tiers and pools,
+    less those that left so."""
 
     tier: str
     waiting: int
     since_ms: int | None
     inflight: int
+    moved: int = 0
 
     @property
     def runnable(self) -> bool:

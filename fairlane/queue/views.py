@@ -152,9 +152,9 @@ def pool_load(reply: Reply) -> PoolLoad:
     now, work, backends, version, steer = replies.items(reply)
     tiers, named = replies.items(work), replies.items(backends)
     loads = (
-        TierLoad(replies.text(tiers[i]), waiting, since if since >= 0 else None, inflight)
-        for i in range(0, len(tiers), 4)
-        for waiting, inflight, since in [map(replies.number, tiers[i + 1 : i + 4])]
+        TierLoad(replies.text(tiers[i]), waiting, since if since >= 0 else None, inflight, moved)
+        for i in range(0, len(tiers), 5)
+        for waiting, inflight, since, moved in [map(replies.number, tiers[i + 1 : i + 5])]
     )
     rows = zip(named[::2], named[1::2], strict=True)
     known = (backend_view(replies.text(name), _fields(row)) for name, row in rows)

@@ -78,6 +78,32 @@ async def test_a_round_writes_what_came_what_ended_and_how_long_it_had_waited(
     )
 
 
+async def test_jobs_that_are_moved_did_not_come_nor_end(queue: Queue, pool: Pool, clock: ManualClock) -> None:
+    """Not in the tier that they come into, nor in the one that they leave; nor in the pool, nor when they come back."""
+    other = await queue.pools.open("mistral", Policy())
+    ids = await submit(queue, pool, n=9)
+    here = Steering(queue, pool, 20)
+    await here.round()
+    for act in ("away", "back"):
+        if act == "away":
+            await queue.retier(pool, ids[:4], "batch")
+            for job_id in ids[4:6]:
+                await queue.move(job_id, other)
+        else:
+            await queue.retier(pool, ids[:4], "default")
+            for job_id in ids[4:6]:
+                await queue.move(job_id, pool)
+        await submit(queue, pool, tier="batch", n=3)
+        clock.advance(EVERY_MS)
+        await here.round()
+        point = (await queue.inspect.trend(pool, "15m"))[-1]
+        came = {tier: of.came for tier, of in point.tiers.items() if of.came}
+        assert came == {"batch": 3}, act
+        assert not any(of.ended for of in point.tiers.values()), act
+    depths = {tier: of.depth for tier, of in point.tiers.items() if of.depth}
+    assert depths == {"default": 9, "batch": 6}
+
+
 async def test_a_new_observer_goes_on_with_the_history_and_counts_nothing_twice(
     queue: Queue, pool: Pool, clock: ManualClock
 ) -> None:

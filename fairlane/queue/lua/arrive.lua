@@ -36,6 +36,7 @@ if job.was == 'delayed' then
   delay(job, job.due)
 else
   rejoin(job, t)
+  note_moved(job.tier, 1)
 end
 write_tenants()
 return 1

@@ -28,6 +28,9 @@ if job.state ~= 'moving' then
   end
   local t = tenant_of(job.tenant)
   stop_waiting(job, t)
+  if job.state == 'queued' then
+    note_moved(job.tier, -1)
+  end
   write_tenants()
   if t.hooks then -- the target need not know that
     redis.call('HSET', key, 'hook', 1)

@@ -41,7 +41,7 @@ end
 
 local function forget(tier)
   redis.call('DEL', left_key(tier))
-  redis.call('HDEL', pool_key, 'waiting:' .. tier, 'inflight:' .. tier, 'clock:' .. tier, 'paused:' .. tier,
+  redis.call('HDEL', pool_key, 'waiting:' .. tier, 'inflight:' .. tier, 'moved:' .. tier, 'clock:' .. tier, 'paused:' .. tier,
              'valved:' .. tier, 'work:' .. tier)
 end
 

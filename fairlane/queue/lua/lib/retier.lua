@@ -37,6 +37,12 @@ local function change_tiers(jobs, to)
     end
   end
   withdraw_all(queued)
+  for _, job in ipairs(queued) do
+    note_moved(job.tier, -1)
+  end
+  if queued[1] then
+    note_moved(to, #queued)
+  end
   for _, job in ipairs(jobs) do
     job.tier = to
     write_spec(job)

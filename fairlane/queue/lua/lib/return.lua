@@ -1,6 +1,11 @@
 -- A job that was leased, delayed or elsewhere goes back to its old place in its line.
 -- include: ring
 
+-- `n` queued jobs came into a tier from another tier or pool (negative: left it so). They did not arrive there.
+local function note_moved(tier, n)
+  redis.call('HINCRBY', pool_key, 'moved:' .. tier, n)
+end
+
 local function queued_by(tier, by)
   redis.call('HINCRBY', pool_key, 'waiting', by)
   redis.call('HINCRBY', pool_key, 'waiting:' .. tier, by)
