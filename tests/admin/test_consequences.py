@@ -113,6 +113,14 @@ def test_thresholds_are_doubted_by_what_backends_show(
     assert {one.setting for one in doubts(replace(Policy(), **settings), backends)} == warned
 
 
+def test_only_a_threshold_that_keeps_work_from_a_backend_now_is_a_fault() -> None:
+    shown = [backend(kv=0.6, token_ms=20.0)]
+    shuts = {one.setting for one in doubts(replace(Policy(), slow_ms=20.0, kv_most=0.5), shown) if one.shuts}
+    assert shuts == {"slow_ms", "kv_most"}
+    never_reached = doubts(replace(Policy(), slow_ms=9_000.0, kv_most=1.0), shown)
+    assert [one.shuts for one in never_reached] == [False, False]
+
+
 def test_what_goes_at_once_is_said_to_be_destroyed() -> None:
     assert destroys(Policy(), Policy(dead_ttl_ms=1000))
     assert destroys(Policy(), Policy(tiers=("priority",)))

@@ -68,6 +68,15 @@ def test_who_may_see_some_tenants_sees_their_rows_and_no_other_name(page: Page) 
     assert "ann before another tenant" in seen
 
 
+def test_without_anybody_to_compare_with_there_is_no_index(page: Page) -> None:
+    async def alone(stores: Stores) -> None:
+        pool = await stores.queue.pools.by_name("llama")
+        await stores.queue.steer(pool, None, json.dumps({"at_ms": 0, "jain": 1.0, "compared": 0}))
+
+    page.ask(alone)
+    assert "Jain's index – nobody to compare with" in text_of(page.get("/fairness?pool=llama").text)
+
+
 def test_a_pool_that_is_not_there_is_not_found(page: Page) -> None:
     assert page.get("/fairness?pool=nobody").status_code == 404
     assert page.get("/fairness").status_code == 200

@@ -11,8 +11,8 @@ import pytest
 from admin_ui.bridge import Stores
 from fairlane.model import TierGate
 from fairlane.trend import Point, Served, TierPoint
-from tests.admin.page import Page
-from tests.contract.acts import NOTHING_COUNTED
+from tests.admin.page import Page, job
+from tests.contract.acts import NOTHING_COUNTED, submit_all
 
 POOLS = ("llama", "org/mistral:7b")
 
@@ -107,6 +107,19 @@ def test_nobody_is_named_to_who_may_not_see_them(page: Page) -> None:
     otto = page.as_("otto")
     for path in ("/", "/pools/llama", "/trend/llama"):
         assert "bob" not in otto.get(path).text
+
+
+def test_who_floods_is_named_and_linked_to_who_may_see_them(page: Page) -> None:
+    async def flood(stores: Stores) -> None:
+        pool = await stores.queue.pools.by_name("llama")
+        await submit_all(stores.queue, pool, [job("bob", "flex")] * 120)
+
+    page.ask(flood)
+    seen = page.get("/").text
+    assert re.search(r'<a href="/tenants/bob">bob</a> holds 1\d\d of 1\d\d waiting jobs\.', seen)
+    otto = page.as_("otto").get("/").text
+    assert "bob" not in otto
+    assert re.search(r"One tenant holds 1\d\d of", otto)
 
 
 def test_a_part_is_what_the_page_refreshes(page: Page) -> None:

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from admin_ui.bridge import Stores
-from fairlane.rebalance import Filter, Plan, Run, Target
-from fairlane.rebalance.values import RunState
+from admin_ui.rebalancing import holds, wait
+from fairlane.rebalance import Filter, Plan, Run, Shift, Target
+from fairlane.rebalance.values import Forecast, RunState
 from tests.admin.page import Page
 
 SOON_S = 20.0
@@ -53,7 +54,7 @@ def test_jobs_are_chosen_weighed_moved_and_brought_back(page: Page) -> None:
     assert run.chosen == 10
     assert tiers(page, "ann") == {"default": 12}, "nothing was moved yet"
     shown = olga.get(address).text
-    for words in ("Up to 10 waiting jobs of ann in llama: to the tier batch", "run.apply", "then", ">batch<"):
+    for words in ("Up to 10 waiting jobs of ann in llama: to the tier batch", "run.apply", "Wait after", ">batch<"):
         assert words in shown
     assert olga.act("run.apply", run=run.id).status_code == 303
     run_at(page, address, "done")
@@ -87,6 +88,22 @@ def test_jobs_are_spread_over_pools(page: Page) -> None:
     assert run_at(page, address, "done").moved == 6
     assert tiers(page, "ann") == {"default": 6}
     assert "6 are spread to where they are" in page.get(address).text.replace("\u202f", "")
+
+
+def test_an_act_that_comes_too_late_says_so_in_a_dialog_that_can_be_closed(page: Page) -> None:
+    run = run_at(page, choose(page), "ready")
+    page.act("run.abort", run=run.id)
+    answer = page.client.get(f"/act/run.apply?run={run.id}", headers={"HX-Request": "true"})
+    assert answer.status_code == 409
+    assert "data-close>Close</a>" in answer.text
+    assert "data-close" not in page.get(f"/act/run.apply?run={run.id}").text
+
+
+@pytest.mark.parametrize(("wait_s", "jobs", "words"), [(None, 0, "–"), (None, 3, "held"), (2.0, 3, "2.0 s")])
+def test_a_wait_that_nobody_knows_is_that_of_a_line_that_is_held(wait_s: float | None, jobs: int, words: str) -> None:
+    assert wait(wait_s, jobs) == words
+    shifts = (Shift("llama", "flex", "ann", jobs, jobs, wait_s, wait_s),)
+    assert holds(Forecast(shifts)) == (words == "held")
 
 
 def test_a_run_is_discarded(page: Page) -> None:
@@ -142,6 +159,12 @@ def test_every_act_is_in_the_audit(page: Page) -> None:
     page.act("run.apply", run=run.id)
     run_at(page, address, "done")
     page.act("run.undo", run=run.id)
+    entries = page.ask(lambda stores: stores.audit.read(limit=3)).entries
+    assert [(entry.act, dict(entry.after)) for entry in entries] == [
+        ("run.undo", {"state": "undoing"}),
+        ("run.apply", {"state": "applying"}),
+        ("run.create", {"become": "to the tier batch", "run": run.id, "jobs": "all waiting jobs of ann in llama"}),
+    ]
     shown = page.get("/audit").text if "audit" in page.app.blueprints else "run.create run.apply run.undo"
     assert all(act in shown for act in ("run.create", "run.apply", "run.undo"))
 

@@ -109,6 +109,7 @@ def test_settings_are_exported_as_json_without_what_is_secret_in_an_address(page
     page.ask(add)
     page.act("policy.set", pool="llama", theta="4,2,1")
     answer = page.get("/settings.json/llama")
+    assert 'filename="settings-llama.json"' in answer.headers["Content-Disposition"]
     kept = answer.json
     assert kept is not None
     assert "secret" not in answer.text

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from admin_ui.timeline import LEAST, moments, stretches, waited_ms
+from admin_ui.timeline import LEAST, moments, numbered, stretches, waited_ms
 from fairlane.model import Attempt, Job, Usage
 
 NEW: Final = Job(
@@ -54,6 +54,14 @@ def test_a_short_attempt_in_a_long_life_is_seen() -> None:
     (_, attempt) = stretches(job, 0)
     assert attempt.width == LEAST
     assert attempt.x + attempt.width <= 100
+
+
+def test_attempts_are_numbered_on_after_a_requeue() -> None:
+    again = replace(FAILED, started_at_ms=3000, ended_at_ms=3100)
+    job = replace(NEW, attempts=(FAILED, GOOD, again, replace(again, n=2)))
+    assert [no for no, _ in numbered(job.attempts)] == [1, 2, 3, 4]
+    assert "Attempt 3 on b1" in [moment.words for moment in moments(job)]
+    assert [part.kind for part in stretches(job, 4000)].count("dead") == 1
 
 
 def test_what_happened_is_told_in_order() -> None:

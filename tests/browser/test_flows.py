@@ -28,7 +28,7 @@ def test_a_tenant_that_floods_is_found_held_and_moved_and_all_is_on_record(enter
     assert number_in(flood.get_by_role("cell").nth(4).inner_text()) > MOVED
     flood.get_by_role("button", name="Pause").click()
     confirm(page, "Pause")
-    expect(page.get_by_text(re.compile(f"{FLOOD} is paused"))).to_be_visible()
+    expect(page.get_by_text(re.compile(f"{FLOOD} was paused"))).to_be_visible()
     page.get_by_role("link", name="Fairness").click()
     expect(row(page, FLOOD)).to_contain_text("tenant paused")
 

@@ -48,6 +48,7 @@ class OracleJob:
     charged: int = 0
     started: int = 0
     lease_until: int | None = None  # not None while a lease counts, whatever the state
+    places: dict[int, int] = field(default_factory=dict[int, int])  # its seq in each pool that it was moved out of
 
     @property
     def tokens(self) -> int:

@@ -273,8 +273,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         del self.oracles[source].jobs[job]
         self.oracles[source].seat(known.tenant)
         there = self.oracles[to]
-        there.seq += 1
-        known.seq = there.seq
+        known.places[source] = known.seq
+        if to not in known.places:  # else it takes its old place again
+            there.seq += 1
+        known.seq = known.places.get(to, there.seq)
         there.tenants.setdefault(known.tenant, OracleTenant())
         there.jobs[job] = known
         there.seat(known.tenant)

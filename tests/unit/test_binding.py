@@ -151,6 +151,45 @@ def test_the_longer_the_wait_the_hotter(age_ms: int | None, degree: int) -> None
     assert heat(age_ms) == degree
 
 
+def test_a_tenant_that_alone_is_held_is_named_with_its_limit() -> None:
+    view = glance(backend(live=1), runnable=0)
+    gates = tier_gates(POOL, view)["flex"]
+    held = replace(ANN, held_by="inflight", limits=Limits(1, 1))
+    named = tier_binding(view, view.tiers[2], gates, [replace(held, tenant="bob", oldest_ms={}), held])
+    assert (named.kind, named.name, named.words, named.tenant) == ("held", "concurrency", "1 run, at most 1", "ann")
+    assert tier_binding(view, view.tiers[2], gates).words == "the only tenant is paused or at a limit of its own"
+    two = replace(view.tiers[2], tenants=2)
+    assert tier_binding(view, two, gates, [held]).words == "all 2 tenants are paused or at a limit of their own"
+    problem = next(one for one in glance_of(POOL, view, [], [held]).problems if one.tenant)
+    assert problem.words == "is all that waits in flex, and is held: concurrency (1 run, at most 1)."
+
+
+def flooded(waiting: int, others: int) -> tuple[Overview, Standing]:
+    """Ann has so many jobs in flex; others have theirs in default."""
+    view = glance(backend(live=1))
+    depths = {"flex": (waiting, 1), "default": (others, int(others > 0))}
+    tiers = [(tier, *depths.get(tier.tier, (0, 0))) for tier in view.tiers]
+    shown = tuple(replace(tier, depth=depth, tenants=lines, runnable=lines) for tier, depth, lines in tiers)
+    return replace(view, tiers=shown), replace(ANN, waiting=waiting)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "others", "is_told"),
+    [(5_251, 17, True), (100, 99, True), (99, 1, False), (200, 200, False), (500, 0, False)],
+)
+def test_who_floods_is_told_when_others_wait_beside_it(waiting: int, others: int, is_told: bool) -> None:
+    view, ann = flooded(waiting, others)
+    told = [one for one in glance_of(POOL, view, [], [ann]).problems if one.tenant == "ann"]
+    assert bool(told) == is_told
+    if waiting == 5_251:
+        assert told[0].words == "holds 5\u202f251 of 5\u202f268 waiting jobs."
+
+
+def test_a_draining_backend_may_hold_no_more_and_its_metrics_have_no_age() -> None:
+    (shown,) = glance_of(POOL, glance(backend(status="draining")), []).backends
+    assert (shown.cap, shown.fresh_ms) == (0, None)
+
+
 def _words(view: Overview) -> list[str]:
     return [problem.words for problem in glance_of(POOL, view, []).problems]
 

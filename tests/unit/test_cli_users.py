@@ -33,9 +33,14 @@ def tried(server: ValkeyServer, name: str, password: str) -> bool:
 
 
 def test_a_user_is_made_listed_changed_and_disabled(server: ValkeyServer) -> None:
-    assert "Created the operator olga" in said("users", "create", "olga", "--role", "operator", "--tenant", "ann")
+    assert "Created the operator olga for the tenant ann." in said(
+        "users", "create", "olga", "--role", "operator", "--tenant", "ann"
+    )
     assert re.search(r"olga +operator +ann +no +- +active", said("users", "list"))
-    assert "viewer for all tenants" in said("users", "set", "olga", "--role", "viewer", "--tenant", "all")
+    assert "olga is an operator for the tenants ann, bob." in said(
+        "users", "set", "olga", *("--tenant", "ann", "--tenant", "bob")
+    )
+    assert "olga is a viewer for all tenants." in said("users", "set", "olga", "--role", "viewer", "--tenant", "all")
     assert "disabled" in said("users", "disable", "olga")
     assert user(server, "olga").disabled
     said("users", "enable", "olga")
