@@ -6,7 +6,7 @@ is paused, else that no backend's gate lets its tier through, else that it is th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +18,13 @@ from fairlane.standing import Overview, Standing, TierView
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`kind` is a word for machines and colours, `name` what the page calls it, `words` say it with its numbers."""
+    """`kind` is a word for machines and colours, `name` what the page calls it, `words` say it with its numbers.
+    `tenant` is whom it holds, if it is one: to be named only to who may see it."""
 
     kind: str
     name: str
     words: str = ""
+    tenant: str | None = None
 
     @property
     def is_trouble(self) -> bool:
@@ -57,8 +59,8 @@ def tier_gates(pool: Pool, glance: Overview) -> Mapping[str, list[Gate]]:
     return found
 
 
-def tier_binding(glance: Overview, tier: TierView, gates: list[Gate]) -> Binding:
-    """Why the tier's jobs wait."""
+def tier_binding(glance: Overview, tier: TierView, gates: list[Gate], standings: Sequence[Standing] = ()) -> Binding:
+    """Why the tier's jobs wait. `standings`: of tenants that may be the one that is held."""
     if not tier.depth:
         return NOTHING_WAITS
     if glance.paused:
@@ -68,7 +70,7 @@ def tier_binding(glance: Overview, tier: TierView, gates: list[Gate]) -> Binding
     if shut := _gate_binding(gates):
         return shut
     if not tier.runnable:
-        return Binding("held", "tenants held", f"all {tier.tenants} tenants are paused or at a limit of their own")
+        return _held_binding(glance, tier, standings)
     return Binding("turn", "runs in turn")
 
 
@@ -90,6 +92,16 @@ def tenant_binding(glance: Overview, gates: Mapping[str, list[Gate]], of: Standi
     found = [_gate_binding(gates.get(tier, [])) for tier in open_tiers]
     shut = [binding for binding in found if binding]
     return shut[0] if len(shut) == len(found) else OTHERS_TURN
+
+
+def _held_binding(glance: Overview, tier: TierView, standings: Sequence[Standing]) -> Binding:
+    """Of a tier whose tenants are all held."""
+    if tier.tenants != 1:
+        return Binding("held", "tenants held", f"all {tier.tenants} tenants are paused or at a limit of their own")
+    for of in standings:
+        if of.held_by and tier.tier in of.oldest_ms:
+            return Binding("held", _HELD[of.held_by], _held_words(of, glance.now_ms), of.tenant)
+    return Binding("held", "tenant held", "the only tenant is paused or at a limit of its own")
 
 
 def _gate_binding(gates: list[Gate]) -> Binding | None:

@@ -13,13 +13,16 @@ from admin_ui.binding import Binding, tier_binding, tier_gates
 from admin_ui.bridge import Stores
 from admin_ui.gating import Gate, part, seen_of
 from admin_ui.showing import duration, number
+from admin_ui.thermostat import Thermostat, thermostat_of
 from fairlane.metrics import capacity_of
 from fairlane.queue.pools import Pool
-from fairlane.standing import BackendView, Overview, TierView
+from fairlane.standing import BackendView, Overview, Standing, TierView
 from fairlane.trend import Point, percentile, together
 
 LATELY_MS: Final = 75_000  # older points say nothing of now
 UNSEEN_MS: Final = 15_000  # an observer steers every 5 s
+LOOKED_AT: Final = 60  # tenants, of those that wait longest or are held
+FLOOD_LEAST: Final = 100  # waiting jobs of one tenant, to be told of
 LONG_MS: Final = 60_000  # a wait to be told of: the valve opens then
 
 Tone = Literal["bad", "warn"]
@@ -27,10 +30,12 @@ Tone = Literal["bad", "warn"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that an operator should know first."""
+    """Something that an operator should know first. With a `tenant` the words go on after its name, which only who may
+    see it is told."""
 
     tone: Tone
     words: str
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +82,6 @@ class BackendGlance:
 
 
 @dataclass(frozen=True, slots=True)
-class Thermostat:
-    """The boost's γ per second: what it is and where it is going, its range, and why. `pinned`: by the policy."""
-
-    gamma: float | None
-    pinned: bool
-    target: float | None
-    least: float | None
-    most: float | None
-    tail: float | None
-    samples: int
-    rho: float | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class PoolGlance:
     """One pool. `oldest_ms` is how long the oldest of all its jobs has waited, in the tier `oldest_tier`."""
 
@@ -123,8 +113,15 @@ class PoolGlance:
 async def glance(stores: Stores, pool: Pool) -> PoolGlance:
     """Two round trips."""
     inspect = stores.queue.inspect
-    view, points = await asyncio.gather(inspect.overview(pool), inspect.last_minute(pool))
-    return glance_of(pool, view, points)
+    view, points, standings = await asyncio.gather(
+        inspect.overview(pool), inspect.last_minute(pool), _standings(stores, pool)
+    )
+    return glance_of(pool, view, points, standings)
+
+
+async def _standings(stores: Stores, pool: Pool) -> list[Standing]:
+    inspect = stores.queue.inspect
+    return await inspect.standings(pool, await inspect.notable(pool, LOOKED_AT))
 
 
 async def glances(stores: Stores) -> list[PoolGlance]:
@@ -134,11 +131,11 @@ async def glances(stores: Stores) -> list[PoolGlance]:
     return sorted(found, key=lambda one: (*one.urgency, one.pool.name))
 
 
-def glance_of(pool: Pool, view: Overview, points: Sequence[Point]) -> PoolGlance:
+def glance_of(pool: Pool, view: Overview, points: Sequence[Point], standings: Sequence[Standing] = ()) -> PoolGlance:
     """What was read, as the page shows it."""
     lately = [point for point in points if view.now_ms - point.at_ms < LATELY_MS]
     gates = tier_gates(pool, view)
-    tiers = tuple(_tier(view, tier, lately, gates.get(tier.tier, [])) for tier in view.tiers)
+    tiers = tuple(_tier(view, tier, lately, gates.get(tier.tier, []), standings) for tier in view.tiers)
     backends = tuple(_backend(one, gates, view.now_ms) for one in view.backends)
     working = [one for one in backends if one.view.status == "up" and not one.ejected]
     oldest = max((tier for tier in tiers if tier.oldest_ms is not None), key=_age, default=None)
@@ -154,9 +151,9 @@ def glance_of(pool: Pool, view: Overview, points: Sequence[Point]) -> PoolGlance
         flow=_flow(lately, None),
         tiers=tiers,
         backends=backends,
-        problems=tuple(_problems(view, tiers, backends, steer)),
+        problems=tuple(_problems(view, tiers, backends, steer, standings)),
         steer=steer,
-        thermostat=_thermostat(pool, steer),
+        thermostat=thermostat_of(pool, steer),
     )
 
 
@@ -164,9 +161,11 @@ def _age(tier: TierGlance) -> int:
     return tier.oldest_ms or 0
 
 
-def _tier(view: Overview, tier: TierView, lately: Sequence[Point], gates: list[Gate]) -> TierGlance:
+def _tier(
+    view: Overview, tier: TierView, lately: Sequence[Point], gates: list[Gate], standings: Sequence[Standing]
+) -> TierGlance:
     oldest_ms = None if tier.oldest_ms is None else max(0, view.now_ms - tier.oldest_ms)
-    return TierGlance(tier, oldest_ms, _flow(lately, tier.tier), tier_binding(view, tier, gates))
+    return TierGlance(tier, oldest_ms, _flow(lately, tier.tier), tier_binding(view, tier, gates, standings))
 
 
 def _flow(lately: Sequence[Point], tier: str | None) -> Flow:
@@ -183,15 +182,16 @@ def _flow(lately: Sequence[Point], tier: str | None) -> Flow:
 def _backend(view: BackendView, gates: Mapping[str, list[Gate]], now_ms: int) -> BackendGlance:
     said = seen_of(view)
     seen: Mapping[str, Any] = {} if view.status == "down" else said  # what it said before that is not so now
+    drains = view.status == "draining"
     return BackendGlance(
         view=view,
         capacity=capacity_of(view),
-        cap=part(seen, "capacity").get("cap"),
+        cap=0 if drains else part(seen, "capacity").get("cap"),
         waiting=seen.get("waiting"),
         running=seen.get("running"),
         kv=seen.get("kv"),
         token_ms=seen.get("token_ms"),
-        fresh_ms=None if view.fresh_at_ms is None else max(0, now_ms - view.fresh_at_ms),
+        fresh_ms=None if drains or view.fresh_at_ms is None else max(0, now_ms - view.fresh_at_ms),
         missing=tuple(cast("Sequence[str]", seen.get("missing") or ())),
         ejected=bool(part(said, "health").get("until_ms")),
         gates=tuple(gate for of in gates.values() for gate in of if gate.backend == view.name),
@@ -202,12 +202,17 @@ def _backend(view: BackendView, gates: Mapping[str, list[Gate]], now_ms: int) ->
 
 
 def _problems(
-    view: Overview, tiers: Sequence[TierGlance], backends: Sequence[BackendGlance], steer: Mapping[str, Any]
+    view: Overview,
+    tiers: Sequence[TierGlance],
+    backends: Sequence[BackendGlance],
+    steer: Mapping[str, Any],
+    standings: Sequence[Standing],
 ) -> Iterator[Problem]:
     """The worst first."""
     found = [
         *_missing_workers(view, backends, steer),
         *_broken_backends(backends),
+        *_flood(view, standings),
         *_waits(tiers, backends, steer.get("replicas") or 0),
     ]
     if view.paused:
@@ -243,6 +248,14 @@ def _broken_backends(backends: Sequence[BackendGlance]) -> Iterator[Problem]:
             yield Problem("warn", f"{name} does not show {', '.join(one.missing)}.")
 
 
+def _flood(view: Overview, standings: Sequence[Standing]) -> Iterator[Problem]:
+    """A tenant that has most of what waits, while others wait too."""
+    total, lines = sum(tier.depth for tier in view.tiers) + view.delayed, sum(tier.tenants for tier in view.tiers)
+    for of in standings:
+        if of.waiting >= FLOOD_LEAST and 2 * of.waiting > total and 0 < len(of.oldest_ms) < lines:
+            yield Problem("warn", f"holds {number(of.waiting)} of {number(total)} waiting jobs.", of.tenant)
+
+
 def _waits(tiers: Sequence[TierGlance], backends: Sequence[BackendGlance], wanted: int) -> Iterator[Problem]:
     """Jobs of the highest tier that wait long, work that outgrows the backends, and tenants that are all held."""
     first = tiers[0]
@@ -253,36 +266,13 @@ def _waits(tiers: Sequence[TierGlance], backends: Sequence[BackendGlance], wante
         yield Problem(
             "warn", f"{works} {'backend works' if works == 1 else 'backends work'}; the load asks for {wanted}."
         )
-    by_binding: dict[tuple[str, str], list[str]] = {}
+    by_binding: dict[Binding, list[str]] = {}
     for tier in tiers:
         if tier.binding.kind in ("kv", "slow_tokens", "stale", "held"):
-            by_binding.setdefault((tier.binding.name, tier.binding.words), []).append(tier.view.tier)
-    for (name, words), those in by_binding.items():
-        yield Problem("warn", f"{', '.join(those)} {'wait' if len(those) > 1 else 'waits'}: {name} ({words}).")
-
-
-# --- the thermostat ---------------------------------------------------------------------------------------------------
-
-_WHY: Final[Mapping[str, str]] = {
-    "start": "It has not been steered yet: γ₀ is .3 of what the load suggests.",
-    "few": "Fewer than 200 jobs in its window: it stays as it is.",
-    "steered": "Each step is .7 of what it was and .3 of its target.",
-    "held": "No step down while the oldest job has waited longer than the largest boost.",
-}
-
-
-def _thermostat(pool: Pool, steer: Mapping[str, Any]) -> Thermostat:
-    known = part(steer, "thermostat")
-    tail, most = known.get("tail"), known.get("most")
-    pinned = pool.policy.gamma is not None
-    return Thermostat(
-        gamma=pool.policy.gamma if pinned else steer.get("gamma"),
-        pinned=pinned,
-        target=None if tail is None or most is None else max(known["least"], most / (1 + 4 * max(tail - 1, 0))),
-        least=known.get("least"),
-        most=most,
-        tail=tail,
-        samples=known.get("samples", 0),
-        rho=steer.get("rho"),
-        why="The policy pins it." if pinned else _WHY.get(known.get("why", ""), "No observer has steered it yet."),
-    )
+            by_binding.setdefault(tier.binding, []).append(tier.view.tier)
+    for of, those in by_binding.items():
+        why = f"{of.name} ({of.words})."
+        if of.tenant:
+            yield Problem("warn", f"is all that waits in {', '.join(those)}, and is held: {why}", of.tenant)
+        else:
+            yield Problem("warn", f"{', '.join(those)} {'wait' if len(those) > 1 else 'waits'}: {why}")

@@ -16,10 +16,11 @@ STALE_LEAST_MS: Final = 600  # an idle backend is scraped every 500 ms
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A setting that does nothing, or harm, with these backends."""
+    """A setting that does nothing, or harm, with these backends. `shuts`: it keeps work from some of them now."""
 
     setting: str
     words: str
+    shuts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def _slow(policy: Policy, backends: Sequence[Shown]) -> Iterator[Doubt]:
             "slow_ms",
             f"{_named(shut)} {'is' if len(shut) == 1 else 'are'} slower than {policy.slow_ms:g} ms a token now "
             f"({max(times[name] for name in shut):.3g} ms): shut for all tiers.",
+            shuts=True,
         )
 
 
@@ -90,7 +92,7 @@ def _kv(policy: Policy, backends: Sequence[Shown]) -> Iterator[Doubt]:
         )
     full = sorted(one.name for one in backends if one.kv is not None and one.kv >= policy.kv_most)
     if full:
-        yield Doubt("kv_most", f"{_named(full)} has more in use now: no more of lower tiers goes there.")
+        yield Doubt("kv_most", f"{_named(full)} has more in use now: no more of lower tiers goes there.", shuts=True)
 
 
 def _theta(policy: Policy, backends: Sequence[Shown]) -> Iterator[Doubt]:

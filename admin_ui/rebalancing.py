@@ -8,9 +8,10 @@ from typing import Final
 from admin_ui.showing import NONE, duration
 from fairlane.rebalance import Filter, Plan, Run, Shift, Target
 from fairlane.rebalance.forecast import SAME_S
-from fairlane.rebalance.values import REASONS, RunState
+from fairlane.rebalance.values import REASONS, Forecast, RunState
 
 MINUS: Final = "\u2212"
+HELD: Final = "held"  # in place of a wait
 SAYS: Final[Mapping[RunState, str]] = {
     "counting": "The jobs are being chosen.",
     "weighing": "What it does to each tenant's wait is being computed.",
@@ -63,10 +64,15 @@ def reasons(counts: Mapping[str, int]) -> list[tuple[int, str]]:
 
 
 def wait(wait_s: float | None, jobs: int) -> str:
-    """An estimated wait; a dash where nothing waits, 'unknown' where nobody knows."""
+    """An estimated wait; a dash where nothing waits, 'held' where nothing starts: paused, or no backend takes it."""
     if not jobs:
         return NONE
-    return "unknown" if wait_s is None else duration(1000 * wait_s)
+    return HELD if wait_s is None else duration(1000 * wait_s)
+
+
+def holds(of: Forecast) -> bool:
+    """Whether a line of it is held, before or after."""
+    return any(HELD in (wait(one.wait_s, one.jobs), wait(one.wait_after_s, one.jobs_after)) for one in of.shifts)
 
 
 def change(shift: Shift) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -51,12 +51,12 @@ def moments(job: Job) -> list[Moment]:
     """What happened, in order."""
     found = [Moment(job.created_at_ms, "Submitted", f"by {job.tenant}, tier {job.tier}")]
     since = job.created_at_ms
-    for attempt in job.attempts:
+    for no, attempt in numbered(job.attempts):
         waited = duration(attempt.started_at_ms - since)
-        found.append(Moment(attempt.started_at_ms, f"Attempt {attempt.n} on {attempt.backend}", f"after {waited}"))
+        found.append(Moment(attempt.started_at_ms, f"Attempt {no} on {attempt.backend}", f"after {waited}"))
         if attempt.ended_at_ms is not None:
             ran = duration(attempt.ended_at_ms - attempt.started_at_ms)
-            found.append(Moment(attempt.ended_at_ms, _ended(attempt), f"ran for {ran}"))
+            found.append(Moment(attempt.ended_at_ms, _ended(no, attempt), f"ran for {ran}"))
             since = attempt.ended_at_ms
     if job.finished_at_ms is not None and job.state in FINISHED:
         found.append(Moment(job.finished_at_ms, f"Settled: {'dead' if job.dead else job.state}", _usage(job)))
@@ -70,13 +70,23 @@ def waited_ms(job: Job, now_ms: int) -> int:
     return sum((end if to is None else to) - at for kind, _, at, to in parts if kind in ("delayed", "waiting"))
 
 
+def numbered(attempts: Iterable[Attempt]) -> Iterator[tuple[int, Attempt]]:
+    """Attempts with their numbers in the whole life of the job; their own begin anew when it is requeued."""
+    earlier = last = 0
+    for attempt in attempts:
+        if attempt.n <= last:
+            earlier += last
+        last = attempt.n
+        yield earlier + last, attempt
+
+
 def _parts(job: Job, now_ms: int) -> list[tuple[Kind, str, int, int | None]]:
     found: list[tuple[Kind, str, int, int | None]] = []
     since = job.created_at_ms
     before: Attempt | None = None
-    for attempt in job.attempts:
+    for no, attempt in numbered(job.attempts):
         found += _gap(job, before, attempt, since)
-        found.append(_attempt(attempt))
+        found.append(_attempt(no, attempt))
         before, since = attempt, attempt.ended_at_ms or attempt.started_at_ms
     if job.state in ("queued", "delayed"):
         kind: Kind = "delayed" if job.state == "delayed" else "waiting"
@@ -99,15 +109,15 @@ def _gap(job: Job, before: Attempt | None, attempt: Attempt, since: int) -> Iter
         yield "waiting", "waiting", since, start
 
 
-def _attempt(attempt: Attempt) -> tuple[Kind, str, int, int | None]:
+def _attempt(no: int, attempt: Attempt) -> tuple[Kind, str, int, int | None]:
     kinds: dict[str | None, Kind] = {None: "running", "succeeded": "succeeded", "cancelled": "cancelled"}
-    words = f"attempt {attempt.n} on {attempt.backend}, {attempt.outcome or 'running'}"
+    words = f"attempt {no} on {attempt.backend}, {attempt.outcome or 'running'}"
     return kinds.get(attempt.outcome, "failed"), words, attempt.started_at_ms, attempt.ended_at_ms
 
 
-def _ended(attempt: Attempt) -> str:
+def _ended(no: int, attempt: Attempt) -> str:
     status = "" if attempt.status is None else f", status {attempt.status}"
-    return f"Attempt {attempt.n} ended: {(attempt.outcome or '').replace('_', ' ')}{status}"
+    return f"Attempt {no} ended: {(attempt.outcome or '').replace('_', ' ')}{status}"
 
 
 def _usage(job: Job) -> str:

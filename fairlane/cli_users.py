@@ -66,7 +66,7 @@ def users_create(
 
     user = _with(create, redis, namespace, as_json)
     hint = "" if password else f" `fairlane users login {name}` lets them in."
-    say(f"Created the {user.role} {name}.{hint}", as_json, user=_as_json(user))
+    say(f"Created the {user.role} {name} for {_scope(user)}.{hint}", as_json, user=_as_json(user))
 
 
 @users.command("list")
@@ -120,7 +120,8 @@ def users_set(
         return await store.set(name, cast("UserRole", role or known.role), scope)
 
     user = _with(change, redis, namespace, as_json)
-    say(f"{name} is a {user.role} for {names_of(user.tenants)} tenants.", as_json, user=_as_json(user))
+    article = "a" if user.role == "viewer" else "an"
+    say(f"{name} is {article} {user.role} for {_scope(user)}.", as_json, user=_as_json(user))
 
 
 @users.command("disable")
@@ -186,6 +187,12 @@ def _page_here() -> str:
     from fairlane.terminal import up_here
 
     return up_here(load().data_dir, "admin_url") or "http://127.0.0.1:8081"
+
+
+def _scope(user: User) -> str:
+    if user.tenants is None:
+        return "all tenants"
+    return f"the tenant{'' if len(user.tenants) == 1 else 's'} {', '.join(sorted(user.tenants))}"
 
 
 def _seen(user: User) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 ADMIN: Final = "up"  # the user whom the printed link lets in
@@ -11,7 +13,7 @@ ADMIN: Final = "up"  # the user whom the printed link lets in
 @dataclass(frozen=True, slots=True)
 class Running:
     """Where it can be reached. `login_url` signs in whoever opens it first, once and soon, as the admin `up`; None if
-    that user has been disabled."""
+    that user has been disabled. `data_dir` is where the commands look for it, None for where they look anyway."""
 
     url: str
     redis_url: str
@@ -20,12 +22,18 @@ class Running:
     login_url: str | None
     auth: str = "open"
     drain_s: float = 30.0
+    data_dir: Path | None = None
+
+    @property
+    def command(self) -> str:
+        """`fairlane`, as it finds this one from another terminal."""
+        return f"FAIRLANE_DATA_DIR={shlex.quote(str(self.data_dir))} fairlane" if self.data_dir else "fairlane"
 
 
 def greeting(found: Running) -> str:
     """The words."""
     who = (
-        "Whoever calls needs a key: `fairlane tenants create ann`, then `fairlane keys create ann`"
+        f"Whoever calls needs a key: `{found.command} tenants create ann`, then `{found.command} keys create ann`"
         if found.auth == "keys"
         else "Without keys (--auth open), the bearer token is the tenant's name"
     )
@@ -46,5 +54,5 @@ Ctrl-C stops everything."""
 def _way_in(found: Running) -> str:
     if found.login_url is None:
         return f"Its user {ADMIN} is disabled; sign in as another."
-    words = f"This link signs you in, once, within 10 minutes (`fairlane users login {ADMIN}` makes another):"
+    words = f"This link signs you in, once, within 10 minutes (`{found.command} users login {ADMIN}` makes another):"
     return f"{words}\n\n  {found.login_url}"

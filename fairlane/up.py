@@ -32,7 +32,7 @@ from fairlane.queue.engine import Queue
 from fairlane.settings import Settings, load
 
 READY_S: Final = 60.0
-BACKEND_S: Final = 10.0  # a real server may load for minutes: it is not waited for
+BACKEND_S: Final = 10.0  # a real server may load for minutes: it is not waited for; simulated ones are there soon
 SIM_MODEL: Final = "sim"
 SIM_BACKENDS: Final = 2
 LOCAL: Final = "127.0.0.1"
@@ -150,7 +150,10 @@ class _House:
         self._until_shown(admin_url, ending)
         models = tuple(sorted({backend.pool for backend in backends}))
         login_url = asyncio.run(self._login_at(admin_url))
-        return Running(url, self._redis_url, models, admin_url, login_url, self._auth, self._settings.drain_s)
+        settings = self._settings
+        elsewhere = settings.data_dir != Settings.model_fields["data_dir"].default
+        data_dir = settings.data_dir.absolute() if elsewhere else None
+        return Running(url, self._redis_url, models, admin_url, login_url, self._auth, settings.drain_s, data_dir)
 
     def look(self) -> None:
         if self._store and not self._store.alive:
@@ -238,7 +241,11 @@ class _House:
         reasons: list[str] = ["the front door does not answer"]
         with httpx.Client(trust_env=False) as client:
             while time.monotonic() < began + READY_S and not ending.is_set():
-                if time.monotonic() > began + BACKEND_S and all(reason.startswith("no_scrape") for reason in reasons):
+                if (
+                    time.monotonic() > began + BACKEND_S
+                    and not self._sims
+                    and all(reason.startswith("no_scrape") for reason in reasons)
+                ):
                     print(f"Still waiting: {'; '.join(reasons)}. Jobs wait until it answers.", flush=True)  # noqa: T201
                     return
                 self.look()

@@ -64,7 +64,7 @@ class AddBackend(Act):
         pool = await pool_of(stores, asked)
         option = _option(pool, asked.values)
         await stores.queue.set_backend(pool, option.name, "add", spec=option.spec)
-        return Done(f"{pool.name} has the backend {option.name}{' as you say now' if proposal.before else ''}.")
+        return Done(f"{option.name} of {pool.name} was {'changed' if proposal.before else 'added'}.")
 
 
 class _Switch(Act):
@@ -93,7 +93,7 @@ class _Switch(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         place = await _place(stores, asked)
         await stores.queue.set_backend(place.pool, place.view.name, self.verb)
-        return Done(f"{place.view.name} is {self.then}.")
+        return Done(f"{place.view.name} was {self.verb}ed.")
 
     def refused(self, status: str) -> str:
         """Why it cannot be done to a backend of this status; '' if it can."""
@@ -175,7 +175,7 @@ class RemoveBackend(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         pool = await pool_of(stores, asked)
         await stores.queue.set_backend(pool, asked.param("backend"), "remove")
-        return Done(f"{asked.param('backend')} is removed from {pool.name}.")
+        return Done(f"{asked.param('backend')} was removed from {pool.name}.")
 
 
 def address_of(spec: BackendSpec) -> str:

@@ -39,5 +39,5 @@ class CancelBatch(Act):
         )
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
-        batch = await stores.batches.cancel(proposal.tenant or "", asked.param("batch"))
-        return Done(f"The batch is {batch.status}: what runs is being stopped, then its files are written.")
+        await stores.batches.cancel(proposal.tenant or "", asked.param("batch"))
+        return Done("Cancelled. Its files come once nothing of it runs.")

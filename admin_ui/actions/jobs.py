@@ -51,7 +51,7 @@ class CancelJob(Act):
         was, _ = await stores.queue.end(asked.param("job"))
         if was in FINISHED:
             raise _ended(was)
-        return Done("The job is cancelled.", before={"state": was})
+        return Done("Cancelled.", before={"state": was})
 
 
 @act("job.requeue", role="operator", scoped=True)
@@ -62,6 +62,7 @@ class RequeueJob(Act):
         job = (await _seen(stores, asked)).job
         if not job.dead:
             raise IllegalTransition("Only a dead job can be requeued.")
+        attempts = "attempt" if job.max_attempts == 1 else "attempts"
         return Proposal(
             title="Requeue this dead job?",
             button="Requeue the job",
@@ -70,12 +71,12 @@ class RequeueJob(Act):
             back=url_for("jobs.show", job_id=job.id),
             before={"state": "dead", "error": job.error.code if job.error else None},
             after={"state": "queued"},
-            tells=(f"It goes to the end of its line in {job.tier}, with {job.max_attempts} fresh attempts.",),
+            tells=(f"It goes to the end of its line in {job.tier}, with {job.max_attempts} fresh {attempts}.",),
         )
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.queue.requeue(asked.param("job"))
-        return Done("The job waits again.")
+        return Done("Requeued.")
 
 
 @act("job.move", role="operator")
@@ -122,7 +123,7 @@ class MoveJob(Act):
         else:
             await stores.queue.move(seen.job.id, await stores.queue.pools.by_name(name))
         was = {"pool": seen.pool.name, "tier": seen.job.tier}
-        return Done(f"The job waits in the {to} now.", before=was, after={**was, what: name})
+        return Done(f"Moved to the {to}.", before=was, after={**was, what: name})
 
 
 @act("job.reveal", role="operator", scoped=True)
@@ -178,7 +179,7 @@ class RequeueDead(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         pool = await stores.queue.pools.by_name(asked.param("pool"))
         moved, refused, more = await _requeue(stores.queue, pool, proposal.tenant)
-        words = f"{number(moved)} jobs wait again."
+        words = f"Requeued: {number(moved)} {'job' if moved == 1 else 'jobs'}."
         if refused:
             words += f" {number(refused)} could not: their tier is gone, or others have requeued them."
         if more:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from flask import url_for
@@ -30,13 +31,14 @@ class CreateRun(Act):
         given = {**asked.params, **asked.values}
         pools = await stores.queue.pools.all()
         tenant = given.get("tenant", "").strip() or None
+        told = _told(given)
         return Proposal(
             title="Choose jobs to move",
             button="Choose and weigh",
-            target=f"pool {given.get('pool', '')}",
+            target=f"run: {told['jobs']}, {told['become']}" if told else f"pool {given.get('pool', '')}",
             tenant=tenant,
             back=url_for("rebalance.index"),
-            after={name: value for name, value in given.items() if value},
+            after=told,
             tells=("First it is shown what this would do. Nothing is moved before you apply it.",),
             fields=_fields(pools, given),
         )
@@ -44,7 +46,9 @@ class CreateRun(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         run = await stores.runs.create(plan_of({**asked.params, **asked.values}), asked.viewer.name)
         return Done(
-            "Here is the run. Nothing is moved before it is applied.", to=url_for("rebalance.show", run_id=run.id)
+            "The run was begun. Nothing moves before it is applied.",
+            to=url_for("rebalance.show", run_id=run.id),
+            after={"become": proposal.after["become"], "run": run.id, "jobs": proposal.after["jobs"]},
         )
 
 
@@ -87,7 +91,7 @@ class ApplyRun(OfRun):
     verb = "apply"
     title = "Apply this run?"
     button = "Apply"
-    after = "done"
+    after = "applying"
 
     def tells(self, run: Run) -> tuple[str, ...]:
         jobs = f"{run.chosen:,} jobs were chosen."
@@ -97,7 +101,7 @@ class ApplyRun(OfRun):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.runs.apply(asked.param("run"))
-        return Done("The run is under way.")
+        return Done("Applied.")
 
 
 @act("run.abort", role="operator")
@@ -116,7 +120,10 @@ class AbortRun(OfRun):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         run = await stores.runs.abort(asked.param("run"))
-        return Done(rebalancing.SAYS[run.state], after={"state": run.state, rebalancing.verb(run): run.moved})
+        return Done(
+            "Aborted." if run.state == "aborted" else "Told to abort.",
+            after={"state": run.state, rebalancing.verb(run): run.moved},
+        )
 
 
 @act("run.undo", role="operator")
@@ -126,7 +133,7 @@ class UndoRun(OfRun):
     verb = "undo"
     title = "Undo this run?"
     button = "Undo"
-    after = "undone"
+    after = "undoing"
 
     def tells(self, run: Run) -> tuple[str, ...]:
         who = f"Of the {run.moved:,} jobs that were moved, those that still wait where the run put them"
@@ -134,7 +141,7 @@ class UndoRun(OfRun):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.runs.undo(asked.param("run"))
-        return Done("The run is being undone.")
+        return Done("Undo was begun.")
 
 
 def plan_of(given: Mapping[str, str]) -> Plan:
@@ -162,6 +169,14 @@ def plan_of(given: Mapping[str, str]) -> Plan:
             return Plan(where, Target(purge=True))
         case _:
             raise InvalidRequest("Choose what becomes of the jobs.", param="to")
+
+
+def _told(given: Mapping[str, str]) -> dict[str, object]:
+    """What becomes of which jobs, in words; nothing while that is not filled in rightly."""
+    with suppress(InvalidRequest):
+        plan = plan_of(given)
+        return {"become": rebalancing.target(plan.target), "jobs": rebalancing.choice(plan.filter)}
+    return {}
 
 
 def tiers_of(pools: list[Pool]) -> list[str]:

@@ -54,7 +54,7 @@ class _Pause(Act):
         if not changed:
             raise IllegalTransition(TOO_LATE)
         return Done(
-            f"{tenant} {'is paused' if self.pauses else 'runs again'} in {limits.place_names(changed)}.",
+            f"{tenant} {'was paused' if self.pauses else 'was resumed'} in {limits.place_names(changed)}.",
             before={name: proposal.before[name] for name in changed},
             after={name: proposal.after[name] for name in changed},
         )
@@ -77,7 +77,7 @@ class PauseTenant(_Pause):
                 f"{number(waiting)} of its jobs wait until it is resumed; {number(running)} run and go on. Others take "
                 "its turns."
             ),
-            "Its jobs are still taken in, until so many wait as may.",
+            "Its jobs are still taken in, until its line is full.",
         )
 
 
@@ -136,7 +136,7 @@ class SetLimits(Act):
             raise IllegalTransition(TOO_LATE)
         what = ", ".join(f"{name} {text}" for name, text in changed.items())
         before = {name: was[name] for name in changed}
-        return Done(f"{tenant} has {what}{f' in {only}' if only else ''}.", before=before, after=changed)
+        return Done(f"{tenant} was given {what}{f' in {only}' if only else ''}.", before=before, after=changed)
 
 
 class _Access(Act):
@@ -166,7 +166,7 @@ class _Access(Act):
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         tenant = _tenant(asked)
         await (stores.accounts.enable if self.enables else stores.accounts.disable)(tenant)
-        return Done(f"The tenant {tenant} is {_word(self.enables)}.")
+        return Done(f"The tenant {tenant} was {_word(self.enables)}.")
 
     def told(self, active: int) -> tuple[str, ...]:
         """What follows, with how many of its keys are active."""
@@ -229,7 +229,7 @@ class RegisterTenant(Act):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.accounts.create_tenant(_tenant(asked))
-        return Done(f"{proposal.target} is registered. A key is made by: fairlane keys create {proposal.target}")
+        return Done(f"{proposal.target} was registered. A key is made by: fairlane keys create {proposal.target}")
 
 
 # --- within -----------------------------------------------------------------------------------------------------------

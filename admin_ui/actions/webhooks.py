@@ -46,8 +46,8 @@ class Resend(Act):
         )
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
-        delivery = await stores.deliveries.resend(proposal.tenant or "", asked.param("delivery"))
-        return Done(f"{delivery.event} is sent again: it is {delivery.state}.")
+        await stores.deliveries.resend(proposal.tenant or "", asked.param("delivery"))
+        return Done("Sent again.")
 
 
 @act("webhook.reveal", role="operator", scoped=True)
@@ -109,7 +109,9 @@ class Recover(Act):
             if cursor is None:
                 break
         more = "" if cursor is None else " There are more: do this again."
-        return Done(f"{total} deliveries are sent again.{more}", after={"sent again": total})
+        return Done(
+            f"Sent again: {total} {'delivery' if total == 1 else 'deliveries'}.{more}", after={"sent again": total}
+        )
 
 
 @act("webhook_endpoint.enable", role="operator", scoped=True)
@@ -134,7 +136,7 @@ class EnableEndpoint(Act):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.webhooks.enable(proposal.tenant or "", asked.param("endpoint_id"))
-        return Done("The endpoint is enabled.")
+        return Done("Enabled.")
 
 
 @act("webhook_endpoint.disable", role="operator", scoped=True)
@@ -159,7 +161,7 @@ class DisableEndpoint(Act):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         await stores.webhooks.disable(proposal.tenant or "", asked.param("endpoint_id"))
-        return Done("The endpoint is disabled.")
+        return Done("Disabled.")
 
 
 @act("webhook_endpoint.test", role="operator", scoped=True)
@@ -179,7 +181,7 @@ class TryEndpoint(Act):
 
     async def carry_out(self, stores: Stores, asked: Asked, proposal: Proposal) -> Done:
         delivery = await stores.webhooks.test(proposal.tenant or "", asked.param("endpoint_id"))
-        return Done("The test is on its way.", to=url_for("webhooks.show", delivery_id=delivery.id))
+        return Done("The test was sent off.", to=url_for("webhooks.show", delivery_id=delivery.id))
 
 
 async def _delivery(stores: Stores, asked: Asked) -> Delivery:

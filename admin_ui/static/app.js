@@ -5,7 +5,6 @@
   const $ = (selector, within = document) => within.querySelector(selector);
   const live = $("#live");
   const dialog = $("#dialog");
-  const refreshMs = Number(document.body.dataset.refreshMs);
 
   // --- times -------------------------------------------------------------------------------------------------------
   const units = [[86400, "d"], [3600, "h"], [60, "min"]];
@@ -51,12 +50,15 @@
     if (why) $("#away-why").textContent = why;
   };
   if (live?.hasAttribute("hx-get")) {
-    setInterval(() => {
+    const refresh = () => {
       if (on && !document.hidden && !isBusy()) htmx.trigger(live, "refresh");
-    }, refreshMs);
-    document.addEventListener("visibilitychange", () => {
-      if (on && !document.hidden && !isBusy()) htmx.trigger(live, "refresh");
-    });
+    };
+    // What moves on quickly says so itself, as long as it does.
+    const pace = () => Number(($("[data-refresh-ms]", live) ?? document.body).dataset.refreshMs);
+    const next = () => setTimeout(() => { refresh(); next(); }, pace());
+    next();
+    document.addEventListener("visibilitychange", refresh);
+    dialog?.addEventListener("close", refresh); // meanwhile it stood still
   }
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.target.id === "live") notCurrent("");
@@ -78,7 +80,7 @@
     const body = $("#dialog-body");
     body.className = "act-place";
     body.textContent = "Looking …";
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal();
     await htmx.ajax("GET", href, { target: body, swap: "innerHTML" });
     ($("input:not([type=hidden]), select, textarea, button", body) ?? dialog).focus();
   };

@@ -6,6 +6,7 @@ Nothing is changed here. A form's answer leads to the confirmation of the act `p
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ def pool(pool: str) -> str | Response | tuple[str, int]:
 def export(pool: str) -> Response:
     """One pool's settings as JSON."""
     answer = jsonify(exported(ask(lambda stores: _settings(stores, pool)), whole=current().sees(None)))
-    answer.headers["Content-Disposition"] = 'attachment; filename="settings.json"'
+    file = re.sub(r"[^A-Za-z0-9._-]+", "-", pool)  # a pool's name may have slashes
+    answer.headers["Content-Disposition"] = f'attachment; filename="settings-{file}.json"'
     return answer
 
 
