@@ -27,7 +27,7 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright holds the thread's event loop as long as it runs: other tests need theirs
 def browser() -> Iterator[Browser]:
     program = chromium()
     if program is None and not required("chromium"):
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running(browser: Browser) -> Iterator[Stack]:
     """Everything runs, with the seed's data. (The browser comes first: without one nothing need be started.)"""
     with stack() as running:
