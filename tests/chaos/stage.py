@@ -16,7 +16,7 @@ from fairlane.queue.pools import Pool
 from tests.contract.acts import open_backend
 from tests.contract.invariants import check_invariants
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 60.0
 # One process that has imported everything forks the others: twenty are there at once, and none is a copy of pytest.
 PROCESSES: Final = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.chaos.stage"])

@@ -64,10 +64,10 @@ def command(port: int, data_dir: Path, *more: str) -> list[str]:
 
 
 @contextmanager
-def running(data_dir: Path, *more: str, first: str = "Fairlane is up") -> Iterator[Up]:
+def running(data_dir: Path, *more: str, first: str = "Fairlane is up", drain_s: int = 5) -> Iterator[Up]:
     """`first`: what its first line says."""
     port = free_port()
-    environment = os.environ | {"FAIRLANE_DRAIN_S": "5", "FAIRLANE_LEASE_S": "2", "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | {"FAIRLANE_DRAIN_S": str(drain_s), "FAIRLANE_LEASE_S": "2", "PYTHONUNBUFFERED": "1"}
     environment.pop("FAIRLANE_REDIS_URL", None)
     with (data_dir / "stderr").open("w") as log:
         process = subprocess.Popen(
@@ -162,7 +162,7 @@ def test_it_serves_and_ends_in_order(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
-    with running(tmp_path) as up:
+    with running(tmp_path, drain_s=50) as up:
         long = {"body": CHAT | {"ignore_eos": True, "max_tokens": 100_000}, "model": "sim"}
         at = f"/v1/jobs/{up.client.post('/v1/jobs', json=long).json()['id']}"
         until(lambda: up.client.get(at).json()["state"] == "leased")
@@ -170,11 +170,11 @@ def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
         up.process.send_signal(signal.SIGINT)
         assert up.process.stdout
         said = next(line for line in up.process.stdout if line.startswith("Stopping"))
-        assert said == "Stopping: what runs may end, up to 5 s; Ctrl-C again stops at once.\n"
+        assert said == "Stopping: what runs may end, up to 50 s; Ctrl-C again stops at once.\n"
         began = time.monotonic()
         up.process.send_signal(signal.SIGINT)
         assert up.process.wait(PATIENCE_S) == 0
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 25
         assert up.process.stdout.read() == ""
     assert not any(map(lives, family))
 
