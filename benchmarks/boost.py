@@ -32,7 +32,7 @@ from fairlane.model import Policy
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from tests.virtual import live as virtual
-from tests.virtual.clock import Clock
+from dispatcher.simulator.clock import Clock
 from tests.virtual.server import Server
 
 STEER_MS: Final = 5_000

@@ -2,18 +2,21 @@
 
 Each step admits waiting sequences while there is a slot and room in the KV cache, gives prompts that are not yet
 read a share of the step's token budget (chunked prefill), and makes one token for every other sequence. A step takes
-longer the more it does, so that speeds fall with load. When the KV cache is full, the sequence that was admitted last
-(by priority: of those with the highest number) is preempted: it waits again, before its equals, and its work is done
-again (recompute).
+longer the more it does, so that speeds fall with load. When the KV cache is full, the sequence that the engine's order
+puts last is preempted: it waits again at its old place, and all that was computed for it is computed again; the tokens
+that it had made are kept, and read as if they belonged to the prompt (recompute, as in vLLM).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 DEFAULT_STEP_MS: Final = 8.0
+_PLACE: Final = attrgetter("place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class Speed:
     """An engine's size and speed. Times in ms, sizes in tokens.
 
     A step takes `step_ms` + `sequence_ms` for each sequence that makes a token + `prompt_token_ms` for each prompt
-    token that is read in it, of which there are `step_tokens` at the most.
+    token that is read in it, of which there are `step_tokens` at the most, + `kv_token_ms` for each token that the
+    sequences which make one hold in the cache. The cache is given out in blocks of `block_tokens`.
     """
 
     slots: int = 8
@@ -30,30 +34,95 @@ class Speed:
     step_ms: float = DEFAULT_STEP_MS
     sequence_ms: float = 0.05
     prompt_token_ms: float = 0.02
+    kv_token_ms: float = 0.0
+    block_tokens: int = 1
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One request in the engine: how long its prompt and its answer are, and how far it has come.
 
-    `read` and `made` are the engine's to write.
+    `cached` tokens of the prompt need not be read. From `read` on all is the engine's to write: `again` are those of
+    the `made` tokens that must be read again since a preemption threw them away, `place` is where it waits.
     """
 
     prompt: int
     answer: int
     priority: int = 0
+    cached: int = 0
+    arrived_ms: float = 0.0
     read: int = 0
     made: int = 0
+    again: int = 0
+    preempted: int = 0
+    place: tuple[float, int] = (0.0, 0)
 
     @property
     def held(self) -> int:
         """Tokens of KV cache."""
-        return self.read + self.made
+        return self.read + self.made - self.again
+
+    @property
+    def to_read(self) -> int:
+        """Tokens that must be read before it makes the next one."""
+        return self.prompt + self.again
+
+    @property
+    def need(self) -> int:
+        """Tokens of KV cache that it holds, or will once all is read."""
+        return self.prompt + self.made
+
+
+class Order:
+    """In which order an engine serves those that wait, and who must go: by arrival, as vLLM does. Others refine it."""
+
+    takes_place: bool = False  # one that waits may take the place of one that runs and comes after it
+
+    def key(self, sequence: Sequence) -> float:
+        """The smaller, the sooner; equals by arrival. Asked when it comes to wait, and while it runs."""
+        return 0.0
+
+    def exposed(self, sequence: Sequence) -> bool:
+        """Whether somebody may take its place at this step."""
+        return True
+
+    def to_threshold(self, sequence: Sequence) -> int | None:
+        """After how many more tokens `key` or `exposed` must be asked again though nobody came or went (at least 1)."""
+        return None
+
+    def ended(self, sequence: Sequence, now_ms: float) -> None:
+        """For orders that learn. `now_ms` is of the clock that `arrived_ms` is of."""
+
+
+class ByPriority(Order):
+    """vLLM's `--scheduling-policy priority`: the lowest number first; the highest goes first when the cache is full."""
+
+    def key(self, sequence: Sequence) -> float:
+        return sequence.priority
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """Steps that are all alike: who reads how much, who makes a token in each. `steps` is 1 unless all only make.
+
+    The first takes `first_ms`, each other one `more_ms` longer than the one before.
+    """
+
+    reads: list[tuple[Sequence, int]]
+    makes: list[Sequence]
+    steps: int
+    first_ms: float
+    more_ms: float
+    waiting: int
+
+    def ms(self, steps: int) -> float:
+        """How long so many of them take."""
+        return steps * self.first_ms + self.more_ms * steps * (steps - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did: how long it took, who made a token (`grown`), and who of them is finished.
+    """What one step did, or several alike: how long it took, who made a token in each (`grown`), who is finished.
 
     `running` and `waiting` are what vLLM's gauges show from its end until the end of the next one: those who finished
     have left, and those who arrived since it began are not counted.
@@ -68,17 +137,24 @@ class Step:
 
 @dataclass(slots=True)
 class Engine:
-    """The state of one engine. `add` and `abort` come from outside; `step` moves it on by one iteration."""
+    """The state of one engine. `add` and `abort` come from outside; `step` moves it on by one iteration.
+
+    Whoever has a clock may see the future instead: `begin` says what comes next and how long it takes, `end` that it
+    happened, or only the first steps of it.
+    """
 
     speed: Speed
-    by_priority: bool = False
-    waiting: deque[Sequence] = field(default_factory=lambda: deque[Sequence]())
+    order: Order = field(default_factory=Order)
+    waiting: list[Sequence] = field(default_factory=lambda: list[Sequence]())
     running: list[Sequence] = field(default_factory=lambda: list[Sequence]())
     prompt_tokens: int = 0
     answer_tokens: int = 0
     preemptions: int = 0
+    wasted_tokens: int = 0  # that were computed and thrown away
     _held: int = 0  # KV tokens of those who run, kept as a sum: a step must be cheap
-    _reserved: int = 0  # … and when all their prompts are read
+    _need: int = 0  # … and when all their prompts are read
+    _came: int = 0
+    _stride: Stride | None = None
 
     @property
     def kv(self) -> float:
@@ -86,15 +162,19 @@ class Engine:
         return self._held / self.speed.kv_tokens
 
     @property
+    def held(self) -> int:
+        """KV tokens in use."""
+        return self._held
+
+    @property
     def idle(self) -> bool:
         return not self.waiting and not self.running
 
     def add(self, sequence: Sequence) -> None:
-        """A request arrives: behind the others, or before those of a higher `priority` number (vLLM's order)."""
-        place = len(self.waiting)
-        while self.by_priority and place and self.waiting[place - 1].priority > sequence.priority:
-            place -= 1
-        self.waiting.insert(place, sequence)
+        """A request arrives, from the next step on; one that was moved here brings what was computed for it."""
+        self._came += 1
+        sequence.place = (self.order.key(sequence), self._came)
+        insort(self.waiting, sequence, key=_PLACE)
 
     def abort(self, sequence: Sequence) -> None:
         """The caller went away: its slot and its cache are free again. Nothing happens if it is not here any more."""
@@ -103,42 +183,114 @@ class Engine:
         elif sequence in self.running:
             self.running.remove(sequence)
             self._leave(sequence)
+            if self._stride:
+                self._stride.reads[:] = [(one, n) for one, n in self._stride.reads if one is not sequence]
+                self._stride.makes[:] = [one for one in self._stride.makes if one is not sequence]
 
     def step(self) -> Step:
         """One iteration. Call it while the engine is not idle."""
-        if self._make_room():
+        self.begin()
+        return self.end()
+
+    def begin(self, most: int = 1) -> Stride:
+        """Admits whom there is room for, and says what comes next: one step, or up to `most` that are all alike."""
+        if everybody_stays := self._make_room():
+            if self.order.takes_place:
+                self._give_place()
             self._admit()
-        budget = self.speed.step_tokens
-        grown: list[Sequence] = []
+        speed, budget = self.speed, self.speed.step_tokens
+        reads, makes, held = list[tuple[Sequence, int]](), list[Sequence](), 0
         for sequence in self.running:
-            if sequence.read < sequence.prompt:
-                chunk = min(budget, sequence.prompt - sequence.read)
-                sequence.read += chunk
+            left = sequence.to_read - sequence.read
+            if left > 0:
+                chunk = min(budget, left)
                 budget -= chunk
-                if sequence.read < sequence.prompt:
+                reads.append((sequence, chunk))
+                if chunk < left:
                     continue
-            sequence.made += 1  # the step that reads the end of a prompt makes its first token
-            grown.append(sequence)
-        read = self.speed.step_tokens - budget
-        self._held += read + len(grown)
-        self._reserved += len(grown)
-        finished = tuple([sequence for sequence in grown if sequence.made >= sequence.answer])
+            held += sequence.held
+            makes.append(sequence)  # the step that reads the end of a prompt makes its first token
+        read = speed.step_tokens - budget
+        ms = speed.step_ms + speed.sequence_ms * len(makes) + speed.prompt_token_ms * read + speed.kv_token_ms * held
+        steps = self._alike(most) if most > 1 and everybody_stays and not reads else 1
+        self._stride = Stride(reads, makes, steps, ms, speed.kv_token_ms * len(makes), len(self.waiting))
+        return self._stride
+
+    def end(self, steps: int | None = None) -> Step:
+        """So many steps of what began are over; None: all."""
+        stride = self._stride
+        if stride is None:
+            raise RuntimeError("Nothing began.")
+        self._stride = None
+        n = stride.steps if steps is None else steps
+        read = 0
+        for sequence, chunk in stride.reads:
+            sequence.read += chunk
+            read += chunk
+        finished = list[Sequence]()
+        for sequence in stride.makes:
+            sequence.made += n
+            if sequence.made >= sequence.answer:
+                finished.append(sequence)
+        made = n * len(stride.makes)
+        self._held += read + made
+        self._need += made
+        self.prompt_tokens += read
+        self.answer_tokens += made
         if finished:
             self.running = [sequence for sequence in self.running if sequence.made < sequence.answer]
             for sequence in finished:
                 self._leave(sequence)
-        self.prompt_tokens += read
-        self.answer_tokens += len(grown)
-        ms = self.speed.step_ms + self.speed.sequence_ms * len(grown) + self.speed.prompt_token_ms * read
-        return Step(ms, tuple(grown), finished, len(self.running), len(self.waiting))
+        return Step(stride.ms(n), tuple(stride.makes), tuple(finished), len(self.running), stride.waiting)
+
+    def _alike(self, most: int) -> int:
+        """How many steps nobody finishes before, nobody is preempted in, and no threshold of the order lies within."""
+        running, speed = self.running, self.speed
+        free = speed.kv_tokens - self._need - len(running) * (speed.block_tokens - 1)
+        steps = min(most, free // len(running), min(one.answer - one.made for one in running))
+        if self.order.takes_place:
+            for sequence in running:
+                threshold = self.order.to_threshold(sequence)
+                if threshold is not None:
+                    steps = min(steps, threshold)
+        return max(1, steps)
+
+    # --- who runs -----------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        while self.waiting and len(self.running) < self.speed.slots:
-            after_step = self._reserved + len(self.running) + self.waiting[0].prompt + 1
-            if self.running and after_step > self.speed.kv_tokens:
+        while self.waiting and self._has_place(self.waiting[0]):
+            self._start(self.waiting.pop(0))
+
+    def _start(self, sequence: Sequence) -> None:
+        sequence.read = max(sequence.read, min(sequence.cached, sequence.prompt - 1))
+        self._held += sequence.held
+        self._need += sequence.need
+        self.running.append(sequence)
+
+    def _has_place(self, sequence: Sequence) -> bool:
+        """One sequence alone always may run."""
+        if not self.running:
+            return True
+        return len(self.running) < self.speed.slots and self._fits(self.running, self._need, sequence.need + 1)
+
+    def _give_place(self) -> None:
+        """Evicts those that come after one that waits, the last first, if that makes a place for it."""
+        while self.waiting and not self._has_place(self.waiting[0]):
+            first, stay = self.waiting[0], self.running.copy()
+            later = [one for one in stay if self.order.exposed(one) and self.order.key(one) > first.place[0]]
+            later.sort(key=self._last)
+            need, out = self._need, list[Sequence]()
+            while later and not (len(stay) < self.speed.slots and self._fits(stay, need, first.need + 1)):
+                out.append(later.pop())
+                stay.remove(out[-1])
+                need -= out[-1].need
+                if not stay:
+                    break
+            if stay and not (len(stay) < self.speed.slots and self._fits(stay, need, first.need + 1)):
                 return
-            self._reserved += self.waiting[0].prompt
-            self.running.append(self.waiting.popleft())
+            for sequence in out:
+                self._evict(sequence)
+            self._start(self.waiting.pop(self.waiting.index(first)))
 
     def _make_room(self) -> bool:
         """Preempts until everyone who goes on has room for one more token. One sequence alone always may go on.
@@ -146,23 +298,35 @@ class Engine:
         False if someone was preempted: then nobody is admitted in this step.
         """
         before = self.preemptions
-        while len(self.running) > 1 and self._reserved + len(self.running) > self.speed.kv_tokens:
-            last = self.running.pop(self._last())
-            self._leave(last)
-            last.read = last.made = 0  # recompute: all that it held is lost
-            place = 0
-            while self.by_priority and place < len(self.waiting) and self.waiting[place].priority < last.priority:
-                place += 1
-            self.waiting.insert(place, last)
-            self.preemptions += 1
+        while len(self.running) > 1 and not self._fits(self.running, self._need, 0):
+            self._evict(max(self.running, key=self._last))
         return self.preemptions == before
 
-    def _last(self) -> int:
-        """Who is preempted first: the one admitted last, by priority among those of the highest number."""
-        if not self.by_priority:
-            return -1
-        return max(range(len(self.running)), key=lambda place: (self.running[place].priority, place))
+    def _last(self, sequence: Sequence) -> tuple[float, int]:
+        return self.order.key(sequence), sequence.place[1]
+
+    def _fits(self, running: list[Sequence], need: int, more: int) -> bool:
+        """Whether `more` tokens and one more for each of those fit. They `need` so many now."""
+        speed = self.speed
+        block = speed.block_tokens
+        if need + len(running) * block + more + block - 1 <= speed.kv_tokens:
+            return True
+        return block > 1 and _blocks([one.need + 1 for one in running] + [more], block) * block <= speed.kv_tokens
+
+    def _evict(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._leave(sequence)
+        self.wasted_tokens += sequence.held
+        sequence.read, sequence.again = 0, sequence.made  # recompute: all that it held is lost
+        sequence.preempted += 1
+        self.preemptions += 1
+        sequence.place = (self.order.key(sequence), sequence.place[1])
+        insort(self.waiting, sequence, key=_PLACE)
 
     def _leave(self, sequence: Sequence) -> None:
         self._held -= sequence.held
-        self._reserved -= sequence.prompt + sequence.made
+        self._need -= sequence.need
+
+
+def _blocks(tokens: Iterable[int], block: int) -> int:
+    return sum(-(-n // block) for n in tokens)

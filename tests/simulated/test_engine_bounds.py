@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.backends.timing import Engine, Sequence, Speed
+from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed
 
 SPEEDS = st.builds(
     Speed,
@@ -32,7 +32,7 @@ def _held(engine: Engine) -> int:
 def test_slots_and_cache_are_never_exceeded_and_everyone_is_served(
     speed: Speed, by_priority: bool, acts: list[tuple[str, int, int, int]]
 ) -> None:
-    engine = Engine(speed, by_priority=by_priority)
+    engine = Engine(speed, ByPriority() if by_priority else Order())
     added: list[Sequence] = []
     ended: list[Sequence] = []
 
@@ -74,7 +74,7 @@ def test_only_who_has_run_can_be_preempted() -> None:
 
 
 def test_the_highest_priority_number_is_preempted_first() -> None:
-    engine = Engine(Speed(slots=2, kv_tokens=60), by_priority=True)
+    engine = Engine(Speed(slots=2, kv_tokens=60), ByPriority())
     low, high = Sequence(prompt=20, answer=30, priority=5), Sequence(prompt=20, answer=30, priority=1)
     engine.add(low)
     engine.step()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dispatcher.policy import capacity, gate
 from dispatcher.policy.capacity import Capacity, Scrape
-from tests.virtual.clock import Clock
+from dispatcher.simulator.clock import Clock
 from tests.virtual.engines import Choice, Engines, in_turn, least_loaded
 from tests.virtual.fleet import Fleet
 from tests.virtual.floods import RAMP_MS, direct, long_jobs, speed_of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 from dispatcher.backends.timing import Sequence, Speed
-from tests.virtual.clock import Clock
+from dispatcher.simulator.clock import Clock
 from tests.virtual.server import Answered, Page, Server
 
 Choice = Callable[[list[Server]], Server]

@@ -15,7 +15,7 @@ from dispatcher.backends.timing import Sequence
 from dispatcher.policy import capacity, gate, headroom
 from dispatcher.policy.capacity import Capacity, Scrape
 from dispatcher.policy.gate import Load
-from tests.virtual.clock import Act, Clock
+from dispatcher.simulator.clock import Act, Clock
 from tests.virtual.server import Page, Server
 
 SCRAPE_MS, SOON_MS = 200, 100

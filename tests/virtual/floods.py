@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Final
 
 from dispatcher.backends.timing import Sequence, Speed
-from tests.virtual.clock import Clock
+from dispatcher.simulator.clock import Clock
 from tests.virtual.fleet import Fleet
 from tests.virtual.server import Server
 

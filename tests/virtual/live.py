@@ -19,6 +19,7 @@ from dispatcher.backends.timing import Sequence as Request
 from dispatcher.backends.timing import Speed
 from dispatcher.policy import headroom
 from dispatcher.policy.boost import engine_priority
+from dispatcher.simulator.clock import Clock
 from dispatcher.steering import EVERY_S, Steering
 from dispatcher.watch import Moment, Watch
 from fairlane.clock import ManualClock
@@ -26,7 +27,6 @@ from fairlane.model import BackendSpec, JobSpec, Lease, Settlement, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.standing import BackendView
-from tests.virtual.clock import Clock
 from tests.virtual.server import Page, Server
 
 BACKEND: Final = "b1"

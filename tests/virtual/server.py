@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dispatcher.backends.timing import Engine, Sequence, Speed, Step
-from tests.virtual.clock import Clock
+from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed, Step
+from dispatcher.simulator.clock import Clock
 
 Answered = Callable[[bool], None]  # True: finished; False: the connection was refused or reset
 
@@ -37,7 +37,7 @@ class Server:
 
     def __init__(self, clock: Clock, speed: Speed, *, live_gauges: bool = False, by_priority: bool = False) -> None:
         self.clock = clock
-        self.engine = Engine(speed, by_priority)
+        self.engine = Engine(speed, ByPriority() if by_priority else Order())
         self.finished = 0
         self.pages: list[tuple[float, Page]] = []  # at the end of each step: when, what it showed from then on
         self._live_gauges = live_gauges
@@ -74,7 +74,7 @@ class Server:
     def restart(self, down_ms: float) -> None:
         """All that it has is lost, and for a while it refuses connections."""
         lost, self._requests = self._requests, {}
-        self.engine, self._step = Engine(self.engine.speed, self.engine.by_priority), None
+        self.engine, self._step = Engine(self.engine.speed, self.engine.order), None
         self._down = True
         self.clock.after(down_ms, self._up)
         for answered in lost.values():

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from dispatcher.backends.simulated.answers import Finish
 from dispatcher.backends.simulated.metrics import Metrics
-from dispatcher.backends.timing import Engine, Sequence, Speed, Step
+from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed, Step
 
 BEHIND_MOST_S: Final = 0.5
 
@@ -44,7 +44,7 @@ class RunningEngine:
 
     def __init__(self, speed: Speed, metrics: Metrics, *, by_priority: bool) -> None:
         self.metrics = metrics
-        self._engine = Engine(speed, by_priority=by_priority)
+        self._engine = Engine(speed, ByPriority() if by_priority else Order())
         self._inbox: list[Request] = []  # what arrived since the step began: the model sees it when the next one does
         self._arrived = asyncio.Event()
 

@@ -17,9 +17,13 @@ class Clock:
         self._due: list[tuple[float, int, Act]] = []
         self._planned = 0
 
-    def after(self, ms: float, act: Act) -> None:
+    def at(self, ms: float, act: Act) -> None:
+        """At that time, or now if it has passed."""
         self._planned += 1
-        heapq.heappush(self._due, (self.now + ms, self._planned, act))
+        heapq.heappush(self._due, (max(ms, self.now), self._planned, act))
+
+    def after(self, ms: float, act: Act) -> None:
+        self.at(self.now + ms, act)
 
     @property
     def next_ms(self) -> float:

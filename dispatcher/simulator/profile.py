@@ -1,0 +1,84 @@
+"""What kind of backend is modelled: a name, an engine's speed, and what a request costs on its way. Kept as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, cast
+
+from dispatcher.backends.timing import Speed
+from fairlane.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One kind of backend. `overhead_ms` is what one request takes beside the engine: network, HTTP, tokenizing."""
+
+    name: str
+    speed: Speed
+    overhead_ms: float = 0.0
+
+
+# A model of 7 B parameters in 16 bits. The memory left for the cache, at 0.5 MiB a token, is what an A100 of 80 GB and
+# an A10 of 24 GB have; 13,616 tokens is what Llumnix (OSDI 2024) reports for the latter. 64 µs per prompt token is
+# UniBoost's. A decode step reads the weights once (13.5 GB) and each sequence's cache, at 1.5 and 0.6 TB/s.
+_A100: Final = Speed(256, 100_000, 2048, 10.0, 0.05, 0.064, 0.00035, 16)
+_A10: Final = Speed(256, 13_616, 2048, 24.0, 0.1, 0.2, 0.0009, 16)
+PROFILES: Final[Mapping[str, Profile]] = {
+    profile.name: profile
+    for profile in (
+        Profile("a100-7b", _A100),
+        Profile("a10-7b", _A10),
+        Profile("tiny", Speed()),
+    )
+}
+DEFAULT: Final = "a100-7b"
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """One of PROFILES by its name, or from a file that `fairlane profile` wrote. Raises InvalidRequest."""
+    if name_or_path in PROFILES:
+        return PROFILES[name_or_path]
+    try:
+        text = Path(name_or_path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join(PROFILES)
+        raise InvalidRequest(f"{name_or_path} is no profile: neither one of {known}, nor a file ({error}).") from None
+    try:
+        return _profile(json.loads(text))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidRequest(f"{name_or_path} is no profile: {error}. `fairlane profile URL` writes one.") from None
+
+
+def dump_profile(profile: Profile) -> str:
+    """As JSON, one value a line."""
+    return json.dumps(asdict(profile), indent=2) + "\n"
+
+
+def _profile(found: Any) -> Profile:
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    outer = cast("dict[str, Any]", found)
+    inner = outer.get("speed")
+    if not isinstance(inner, dict):
+        raise TypeError("it has no `speed`")
+    speed = cast("dict[str, Any]", inner)
+    for field in fields(Speed):
+        value = speed.get(field.name, field.default)
+        whole = field.type == "int"
+        good = isinstance(value, int) and value > 0 if whole else isinstance(value, int | float) and value >= 0
+        if isinstance(value, bool) or not good:
+            raise ValueError(
+                f"speed.{field.name} is {value!r}, not a {'positive whole' if whole else 'positive'} number"
+            )
+    unknown = speed.keys() - {field.name for field in fields(Speed)}
+    if unknown:
+        raise ValueError(f"speed.{min(unknown)} is unknown")
+    if speed.get("step_ms", 1) <= 0:
+        raise ValueError("speed.step_ms is 0")
+    overhead_ms = float(outer.get("overhead_ms", 0.0))
+    if not 0 <= overhead_ms < float("inf"):
+        raise ValueError(f"overhead_ms is {overhead_ms}")
+    return Profile(str(outer["name"]), Speed(**speed), overhead_ms)

@@ -1,0 +1,116 @@
+"""Trace files: CSV with a header of `arrival_s`, `input_tokens`, `output_tokens` and, if wanted, `tenant` and `tier`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dispatcher.simulator.request import Arrival
+from fairlane.errors import InvalidRequest
+
+REQUIRED: Final = ("arrival_s", "input_tokens", "output_tokens")
+OPTIONAL: Final = ("tenant", "tier")
+MOST_TOKENS: Final = 10_000_000  # more is a slip of the pen: no server has such a context
+
+
+def read_trace(path: str | Path) -> list[Arrival]:
+    """The requests of a trace file, from its first arrival on (which is then at 0 ms).
+
+    The columns may stand in any order, and the rows too. Raises InvalidRequest, which names the file, the line and what
+    is wrong there: an unknown column as well, since it may be a misspelt one.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            arrivals = _arrivals(str(path), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{path} cannot be read: {error}.") from None
+    if not arrivals:
+        raise InvalidRequest(f"{path} has no requests: a line for each has to follow the header.")
+    arrivals.sort(key=lambda one: one.at_ms)
+    first_ms = arrivals[0].at_ms
+    return [replace(one, at_ms=one.at_ms - first_ms) for one in arrivals]
+
+
+def dump_trace(arrivals: Sequence[Arrival]) -> str:
+    """As a trace file's text, times to the microsecond; without tenants and tiers where the arrivals have none."""
+    named = {"tenant": any(one.tenant for one in arrivals), "tier": any(one.tier for one in arrivals)}
+    columns = ["arrival_s", *(name for name in OPTIONAL if named[name]), "input_tokens", "output_tokens"]
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(columns)
+    for one in arrivals:
+        cells = {
+            "arrival_s": f"{one.at_ms / 1000:.6f}",
+            "tenant": one.tenant,
+            "tier": one.tier,
+            "input_tokens": one.prompt,
+            "output_tokens": one.answer,
+        }
+        rows.writerow([cells[name] for name in columns])
+    return file.getvalue()
+
+
+def _arrivals(path: str, lines: Iterable[str]) -> list[Arrival]:
+    rows = csv.reader(lines, strict=True)
+    found: list[Arrival] = []
+    try:
+        columns = _columns(next(rows, []))
+        for row in rows:
+            if row:
+                found.append(_arrival(columns, row))  # noqa: PERF401: what was read before an error is of no use
+    except (ValueError, csv.Error) as error:
+        raise InvalidRequest(f"{path}, line {max(rows.line_num, 1)}: {error}.") from None
+    return found
+
+
+def _columns(header: Sequence[str]) -> list[str]:
+    columns = [name.strip() for name in header]
+    for name in REQUIRED:
+        if name not in columns:
+            raise ValueError(f"there is no column {name}; the first line names the columns ({', '.join(REQUIRED)})")
+    for place, name in enumerate(columns):
+        if name not in REQUIRED + OPTIONAL:
+            raise ValueError(f"the column {name!r} is unknown; there may be {', '.join(REQUIRED + OPTIONAL)}")
+        if name in columns[:place]:
+            raise ValueError(f"the column {name} stands there twice")
+    return columns
+
+
+def _arrival(columns: Sequence[str], row: Sequence[str]) -> Arrival:
+    if len(row) != len(columns):
+        raise ValueError(f"{len(row)} values for {len(columns)} columns")
+    cells = dict(zip(columns, (cell.strip() for cell in row), strict=True))
+    for name in OPTIONAL:
+        if cells.get(name) == "":
+            raise ValueError(f"{name} is empty; either every request has one, or leave the column out")
+    prompt, answer = _tokens(cells, "input_tokens"), _tokens(cells, "output_tokens")
+    return Arrival(1000 * _seconds(cells), cells.get("tenant", ""), cells.get("tier", ""), prompt, answer)
+
+
+def _seconds(cells: Mapping[str, str]) -> float:
+    text = cells["arrival_s"]
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= 1000 * value < math.inf:
+        raise ValueError(f"arrival_s is {text[:40]!r}, not a number of seconds from 0 on")
+    return value
+
+
+def _tokens(cells: Mapping[str, str], name: str) -> int:
+    text = cells[name]
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= MOST_TOKENS:
+        raise ValueError(
+            f"{name} is {text[:40]!r}, not a whole number from 1 to {MOST_TOKENS}; leave out requests that failed"
+        )
+    return value
