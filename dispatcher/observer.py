@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import httpx
 import structlog
 
-from dispatcher.policy import headroom
+from dispatcher.activity import Activity
 from dispatcher.steering import Steering
-from dispatcher.watch import Moment, Watch
+from dispatcher.watch import Moment, Watch, over_http
 from fairlane.errors import FairlaneError
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.standing import PoolLoad
 
-ACTIVE_S: Final = 10.0  # a tier counts as active for so long after it was last seen to be
 log = structlog.get_logger()
 
 
@@ -32,7 +30,7 @@ class Observer:
         self._interval_s = interval_s
         self._tenants_most = tenants_most
         self._watches: dict[str, tuple[Watch, asyncio.Task[None]]] = {}
-        self._active_at: dict[str, float] = {}
+        self._activity = Activity()
         self._redis_ms = 0
         self._read_at = 0.0
 
@@ -56,22 +54,20 @@ class Observer:
 
     def _follow(self, load: PoolLoad) -> None:
         self._redis_ms, self._read_at = load.now_ms, asyncio.get_running_loop().time()
-        for tier in load.tiers:
-            if tier.runnable or tier.inflight:
-                self._active_at[tier.tier] = self._read_at
+        self._activity.note(load, 1000 * self._read_at)
         specs = {view.name: view.spec for view in load.backends}
         for name, (watch, task) in tuple(self._watches.items()):
             if specs.get(name) != watch.spec or task.done():
                 self._end(name)
         for view in load.backends:
             if view.spec and view.name not in self._watches:
-                watch = Watch(self._queue, view, view.spec, self._client, self._moment, self._interval_s)
+                read_page = over_http(view.spec, self._client)
+                watch = Watch(self._queue, view, view.spec, read_page, self._moment, self._interval_s)
                 self._watches[view.name] = (watch, asyncio.create_task(watch.run()))
 
     def _moment(self) -> Moment:
-        now, policy = asyncio.get_running_loop().time(), self._pool.policy
-        active = [now - self._active_at.get(tier, -ACTIVE_S) < ACTIVE_S for tier in policy.tiers]
-        rooms = headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
+        now = asyncio.get_running_loop().time()
+        rooms = self._activity.rooms(self._pool.policy, 1000 * now)
         return Moment(self._pool, rooms, self._redis_ms + round(1000 * (now - self._read_at)))
 
     def _end(self, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ NULL_SLOTS: Final = 10_000
 DOWN_MOST_MS: Final = 10_000  # for one whose metrics only time out: there may never be a good scrape again
 NOTHING_NOTED: Final = BackendCounts(0, 0, 0)
 NEW: Final = {"faults": 0, "answered": 0, "blamers": 0, "excused": 0}  # of a new backend all counts that it was sent
+ReadPage = Callable[[], Awaitable[Reading]]
 log = structlog.get_logger()
 
 
@@ -48,23 +49,35 @@ class Moment:
         return Tuning(theta=policy.theta, kv_most=policy.kv_most, slow_ms=policy.slow_ms)
 
 
+def over_http(spec: BackendSpec, client: httpx.AsyncClient) -> ReadPage:
+    """Reads its metrics page where its URL says."""
+    page = MetricsPage(spec.url, spec.family)
+
+    async def read() -> Reading:
+        return await page.scrape(client, headers=authorization(spec))
+
+    return read
+
+
 class Watch:
-    """One backend's watcher. What it learned before, by whichever observer, is in `view.seen`."""
+    """One backend's watcher. What it learned before, by whichever observer, is in `view.seen`.
+
+    `read_page` reads its metrics, or raises ScrapeFailed or CallFailed; nobody calls it for `null://`.
+    """
 
     def __init__(
         self,
         queue: Queue,
         view: BackendView,
         spec: BackendSpec,
-        client: httpx.AsyncClient,
+        read_page: ReadPage,
         moment: Callable[[], Moment],
         interval_s: float,
     ) -> None:
         self._queue = queue
         self._name = view.name
         self.spec = spec
-        self._client = client
-        self._page = MetricsPage(spec.url, spec.family)
+        self._read_page = read_page
         self._moment = moment
         self._interval_s = interval_s
         self._seen = fields(view.seen)
@@ -83,7 +96,7 @@ class Watch:
             began = asyncio.get_running_loop().time()
             pause_s = self._interval_s
             try:
-                pause_s = await self._once()
+                pause_s = await self.once()
             except NotFound:
                 return
             except FairlaneError as error:
@@ -91,7 +104,7 @@ class Watch:
             took_s = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(0.0, pause_s - took_s))
 
-    async def _once(self) -> float:
+    async def once(self) -> float:
         """One scrape; returns the time from its start to the next one's, in s."""
         found = await self._scrape()
         view = await self._queue.inspect.backend(self._moment().pool, self._name)
@@ -115,7 +128,7 @@ class Watch:
         if self.spec.url.startswith("null:"):
             return None
         try:
-            return await self._page.scrape(self._client, headers=authorization(self.spec))
+            return await self._read_page()
         except CallFailed as failed:  # we have no key for it
             return ScrapeFailed("status", failed.detail)
         except ScrapeFailed as failed:

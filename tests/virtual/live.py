@@ -14,14 +14,14 @@ from typing import Final
 
 import httpx
 
+from dispatcher.activity import Activity
 from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.timing import Sequence as Request
 from dispatcher.backends.timing import Speed
-from dispatcher.policy import headroom
 from dispatcher.policy.boost import engine_priority
 from dispatcher.simulator.clock import Clock
 from dispatcher.steering import EVERY_S, Steering
-from dispatcher.watch import Moment, Watch
+from dispatcher.watch import Moment, Watch, over_http
 from fairlane.clock import ManualClock
 from fairlane.model import BackendSpec, JobSpec, Lease, Settlement, Usage
 from fairlane.queue.engine import Queue
@@ -30,7 +30,6 @@ from fairlane.standing import BackendView
 from tests.virtual.server import Page, Server
 
 BACKEND: Final = "b1"
-ACTIVE_MS: Final = 10_000  # dispatcher.observer.ACTIVE_S
 MOST: Final = 64  # of one acquire
 _ENGINE: Final = '{engine="0",model_name="llama"}'
 _calls = count(1)
@@ -93,7 +92,7 @@ class Live:
         self._watch: Watch | None = None
         self._steering = Steering(queue, pool, 10) if steers else None
         self._steering_due = steers
-        self._active_ms: dict[str, float] = {}
+        self._activity = Activity()
 
     def arrive(self, *specs: JobSpec) -> None:
         """They are submitted at this moment; may be called by an act of the clock."""
@@ -170,10 +169,8 @@ class Live:
         watch = self._watch or await self._new_watch()
         load = await self.queue.inspect.load(self.pool)
         self.found.append((self.clock.now, load.backends[0]))
-        for tier in load.tiers:
-            if tier.runnable or tier.inflight:
-                self._active_ms[tier.tier] = self.clock.now
-        pause_s = await watch._once()
+        self._activity.note(load, self.clock.now)
+        pause_s = await watch.once()
         self.clock.after(max(1000 * pause_s, 1), self._scrape_again)
 
     def _scrape_again(self) -> None:
@@ -188,13 +185,11 @@ class Live:
         view = await self.queue.inspect.backend(self.pool, BACKEND)
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._page))
         interval_s = self._scrape_ms / 1000
-        self._watch = Watch(self.queue, view, spec, client, self._moment, interval_s)
+        self._watch = Watch(self.queue, view, spec, over_http(spec, client), self._moment, interval_s)
         return self._watch
 
     def _moment(self) -> Moment:
-        policy, now = self.pool.policy, self.clock.now
-        active = [now - self._active_ms.get(tier, -ACTIVE_MS) < ACTIVE_MS for tier in policy.tiers]
-        rooms = headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
+        rooms = self._activity.rooms(self.pool.policy, self.clock.now)
         return Moment(self.pool, rooms, self._manual.now_ms())
 
     def _page(self, _: httpx.Request) -> httpx.Response:
