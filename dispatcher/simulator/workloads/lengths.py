@@ -82,7 +82,7 @@ KINDS: Final[Mapping[str, Lengths]] = {
 
 
 def poisson(rate_per_s: float, length_s: float, lengths: Lengths, seed: int) -> list[Arrival]:
-    """Requests that come independently of each other, `rate_per_s` on average, for `length_s`. Without tenant and tier."""
+    """Requests that come independently of each other, `rate_per_s` on average. Without tenants and tiers."""
     dice = random.Random(f"{seed} arrivals")
     times: list[float] = []
     at_ms = 1000 * dice.expovariate(rate_per_s)

@@ -23,7 +23,7 @@ def scaled(arrivals: Sequence[Arrival], factor: float) -> list[Arrival]:
 
 
 def at_load(arrivals: Sequence[Arrival], rho: float, capacity_per_s: float) -> list[Arrival]:
-    """As dense as it takes to offer `rho` times what the backends can do: `capacity_per_s` requests of this workload."""
+    """As dense as it takes to offer `rho` times `capacity_per_s`: what the backends can do of these requests."""
     return scaled(arrivals, rho * capacity_per_s / rate_per_s(arrivals))
 
 

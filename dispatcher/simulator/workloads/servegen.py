@@ -14,7 +14,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -26,6 +26,8 @@ _GAPS: Final[Mapping[str, Callable[[random.Random, float], float]]] = {
     "Gamma": lambda dice, shape: dice.gammavariate(shape, 1.0),
     "Weibull": lambda dice, shape: dice.weibullvariate(1.0, shape),
 }
+
+_LEAST_SHAPE: Final = 0.01  # below, gaps overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Window:
         draw = _GAPS[self.distribution]
         sums = list(accumulate(draw(dice, self.shape) for _ in range(count + 1)))
         stretch = self.length_s / sums[-1] if sums[-1] > 0 else 0.0
-        return [self.start_s + stretch * sum_ for sum_ in sums[:-1]]
+        last_s = self.length_s - 1e-6  # gaps can be so small that they vanish: still before the end
+        return [self.start_s + min(stretch * sum_, last_s) for sum_ in sums[:-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def read_clients(path: str | Path) -> list[Client]:
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         levels = [float(level) / 100 for level in found["quantile_levels_percent"]]
-        if levels[0] != 0 or levels[-1] != 1 or any(a >= b for a, b in zip(levels, levels[1:], strict=False)):
+        if levels[0] != 0 or levels[-1] != 1 or any(a >= b for a, b in pairwise(levels)):
             raise ValueError("quantile_levels_percent does not rise from 0 to 100")
         length_s = float(found["window_s"]["trace"])
         clients = [_client(one, levels, length_s) for one in found["clients"]]
@@ -145,8 +148,8 @@ def _window(found: Sequence[Any], length_s: float) -> Window:
     if distribution not in _GAPS:
         raise ValueError(f"the distribution {distribution!r} is none of {', '.join(_GAPS)}")
     window = Window(float(start_s), length_s, float(rate), distribution, float(shape))
-    if not (0 <= window.rate_per_s < math.inf and 0 < window.shape < math.inf):
-        raise ValueError(f"the window {found} has no rate from 0 on or no shape above 0")
+    if not (0 <= window.rate_per_s < math.inf and _LEAST_SHAPE <= window.shape < math.inf):
+        raise ValueError(f"the window {found} has no rate from 0 on or no shape from {_LEAST_SHAPE} on")
     return window
 
 

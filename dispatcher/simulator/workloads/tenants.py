@@ -17,7 +17,7 @@ def even(tenants: int) -> Shares:
 
 
 def zipf(tenants: int, exponent: float = 1.0) -> Shares:
-    """The n-th gets 1/n^`exponent` of what the first gets. With 43 tenants and 1.0 the first has 23 % of the requests."""
+    """The n-th gets 1/n^`exponent` of what the first gets. Of 43 tenants and with 1.0 the first has 23 %."""
     width = len(str(tenants))
     return {f"tenant-{n:0{width}}": n**-exponent for n in range(1, tenants + 1)}
 

@@ -1,4 +1,4 @@
-"""Trace files: CSV with a header of `arrival_s`, `input_tokens`, `output_tokens` and, if wanted, `tenant` and `tier`."""
+"""Trace files: CSV with a header: `arrival_s`, `input_tokens`, `output_tokens` and, if wanted, `tenant` and `tier`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_trace(path: str | Path) -> list[Arrival]:
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             arrivals = _arrivals(str(path), file)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error}.") from None
     if not arrivals:
         raise InvalidRequest(f"{path} has no requests: a line for each has to follow the header.")
@@ -57,15 +57,11 @@ def dump_trace(arrivals: Sequence[Arrival]) -> str:
 
 def _arrivals(path: str, lines: Iterable[str]) -> list[Arrival]:
     rows = csv.reader(lines, strict=True)
-    found: list[Arrival] = []
     try:
-        columns = _columns(next(rows, []))
-        for row in rows:
-            if row:
-                found.append(_arrival(columns, row))  # noqa: PERF401: what was read before an error is of no use
+        columns = _columns(next(rows, list[str]()))
+        return [_arrival(columns, row) for row in rows if row]
     except (ValueError, csv.Error) as error:
         raise InvalidRequest(f"{path}, line {max(rows.line_num, 1)}: {error}.") from None
-    return found
 
 
 def _columns(header: Sequence[str]) -> list[str]:
