@@ -10,7 +10,6 @@ that it had made are kept, and read as if they belonged to the prompt (recompute
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -124,12 +123,14 @@ class Stride:
 class Step:
     """What one step did, or several alike: how long it took, who made a token in each (`grown`), who is finished.
 
-    `running` and `waiting` are what vLLM's gauges show from its end until the end of the next one: those who finished
-    have left, and those who arrived since it began are not counted.
+    `first` are those of `grown` that made none before since they were admitted. `running` and `waiting` are what vLLM's
+    gauges show from its end until the end of the next one: those who finished have left, and those who arrived since it
+    began are not counted.
     """
 
     ms: float
     grown: tuple[Sequence, ...]
+    first: tuple[Sequence, ...]
     finished: tuple[Sequence, ...]
     running: int
     waiting: int
@@ -139,8 +140,8 @@ class Step:
 class Engine:
     """The state of one engine. `add` and `abort` come from outside; `step` moves it on by one iteration.
 
-    Whoever has a clock may see the future instead: `begin` says what comes next and how long it takes, `end` that it
-    happened, or only the first steps of it.
+    Whoever has a clock may see the future instead: `begin` says what comes next and how long it takes, `pass_by` that
+    the first steps of it are over, `end` that it happened, or only the first steps of it.
     """
 
     speed: Speed
@@ -151,10 +152,13 @@ class Engine:
     answer_tokens: int = 0
     preemptions: int = 0
     wasted_tokens: int = 0  # that were computed and thrown away
+    _fresh: list[Sequence] = field(default_factory=lambda: list[Sequence]())  # run, and made no token since admitted
     _held: int = 0  # KV tokens of those who run, kept as a sum: a step must be cheap
     _need: int = 0  # … and when all their prompts are read
+    _fill: int = 0  # … and when each has made one more, in whole blocks; only while it is decided who runs
     _came: int = 0
     _stride: Stride | None = None
+    _over: int = 0  # steps of the stride that were counted already
 
     @property
     def kv(self) -> float:
@@ -181,11 +185,16 @@ class Engine:
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         elif sequence in self.running:
-            self.running.remove(sequence)
             self._leave(sequence)
             if self._stride:
                 self._stride.reads[:] = [(one, n) for one, n in self._stride.reads if one is not sequence]
                 self._stride.makes[:] = [one for one in self._stride.makes if one is not sequence]
+
+    def holds(self, coming: list[Sequence]) -> bool:
+        """Whether all that run and wait and those who come could run at once, from the next step on."""
+        others = len(self.running) + len(self.waiting) + len(coming) - 1
+        under_way = 1 if self._stride else 0  # the token that each is about to make
+        return self._is_room(others, self._filled(self.running, 1 + under_way) + self._filled(self.waiting + coming))
 
     def step(self) -> Step:
         """One iteration. Call it while the engine is not idle."""
@@ -194,61 +203,78 @@ class Engine:
 
     def begin(self, most: int = 1) -> Stride:
         """Admits whom there is room for, and says what comes next: one step, or up to `most` that are all alike."""
+        self._fill = self._filled(self.running)
         if everybody_stays := self._make_room():
             if self.order.takes_place:
                 self._give_place()
             self._admit()
-        speed, budget = self.speed, self.speed.step_tokens
-        reads, makes, held = list[tuple[Sequence, int]](), list[Sequence](), 0
-        for sequence in self.running:
-            left = sequence.to_read - sequence.read
-            if left > 0:
-                chunk = min(budget, left)
-                budget -= chunk
-                reads.append((sequence, chunk))
-                if chunk < left:
-                    continue
-            held += sequence.held
-            makes.append(sequence)  # the step that reads the end of a prompt makes its first token
-        read = speed.step_tokens - budget
+        reads, unread, read = self._read()
+        makes = [one for one in self.running if one not in unread] if unread else self.running.copy()
+        held = self._held - sum([one.held for one in unread])
+        speed = self.speed
         ms = speed.step_ms + speed.sequence_ms * len(makes) + speed.prompt_token_ms * read + speed.kv_token_ms * held
-        steps = self._alike(most) if most > 1 and everybody_stays and not reads else 1
-        self._stride = Stride(reads, makes, steps, ms, speed.kv_token_ms * len(makes), len(self.waiting))
+        steps = self._alike(most) if most > 1 and everybody_stays and not self._fresh else 1
+        self._stride, self._over = Stride(reads, makes, steps, ms, speed.kv_token_ms * len(makes), len(self.waiting)), 0
         return self._stride
+
+    def pass_by(self, steps: int) -> int:
+        """So many steps of what began are over, fewer than all; it goes on. Returns how many tokens that are more."""
+        stride = self._stride
+        if stride is None or steps <= self._over:
+            return 0
+        made = (steps - self._over) * len(stride.makes)
+        for sequence in stride.makes:
+            sequence.made += steps - self._over
+        self._over = steps
+        self._held += made
+        self._need += made
+        self.answer_tokens += made
+        return made
 
     def end(self, steps: int | None = None) -> Step:
         """So many steps of what began are over; None: all."""
         stride = self._stride
         if stride is None:
             raise RuntimeError("Nothing began.")
-        self._stride = None
         n = stride.steps if steps is None else steps
-        read = 0
         for sequence, chunk in stride.reads:
             sequence.read += chunk
-            read += chunk
-        finished = list[Sequence]()
-        for sequence in stride.makes:
-            sequence.made += n
-            if sequence.made >= sequence.answer:
-                finished.append(sequence)
-        made = n * len(stride.makes)
-        self._held += read + made
-        self._need += made
-        self.prompt_tokens += read
-        self.answer_tokens += made
-        if finished:
-            self.running = [sequence for sequence in self.running if sequence.made < sequence.answer]
-            for sequence in finished:
-                self._leave(sequence)
-        return Step(stride.ms(n), tuple(stride.makes), tuple(finished), len(self.running), stride.waiting)
+            self._held += chunk
+            self.prompt_tokens += chunk
+        self.pass_by(n)
+        self._stride = None
+        ending = stride.makes if n == stride.steps else []  # nobody finishes before the last step
+        finished = [sequence for sequence in ending if sequence.made >= sequence.answer]
+        first = [sequence for sequence in self._fresh if sequence.made > sequence.again]
+        if first:
+            self._fresh = [sequence for sequence in self._fresh if sequence.made == sequence.again]
+        for sequence in finished:
+            self._leave(sequence)
+        return Step(
+            stride.ms(n), tuple(stride.makes), tuple(first), tuple(finished), len(self.running), stride.waiting
+        )  # fmt: skip
+
+    def _read(self) -> tuple[list[tuple[Sequence, int]], set[Sequence], int]:
+        """Who reads how much in the next step, who of them comes to no end with it, and how much they read in all."""
+        budget = self.speed.step_tokens
+        reads, unread = list[tuple[Sequence, int]](), set[Sequence]()
+        for sequence in self._fresh:
+            left = sequence.to_read - sequence.read
+            if left > 0:
+                chunk = min(budget, left)
+                budget -= chunk
+                reads.append((sequence, chunk))
+                if chunk < left:
+                    unread.add(sequence)  # the step that reads the end of a prompt makes its first token
+        return reads, unread, self.speed.step_tokens - budget
 
     def _alike(self, most: int) -> int:
         """How many steps nobody finishes before, nobody is preempted in, and no threshold of the order lies within."""
         running, speed = self.running, self.speed
-        free = speed.kv_tokens - self._need - len(running) * (speed.block_tokens - 1)
-        steps = min(most, free // len(running), min(one.answer - one.made for one in running))
-        if self.order.takes_place:
+        steps = min(most, min([one.answer - one.made for one in running]))
+        if len(running) > 1:  # one alone is never preempted
+            steps = min(steps, (speed.kv_tokens - self._need) // len(running) - (speed.block_tokens - 1))
+        if self.order.takes_place and self.waiting:
             for sequence in running:
                 threshold = self.order.to_threshold(sequence)
                 if threshold is not None:
@@ -265,32 +291,51 @@ class Engine:
         sequence.read = max(sequence.read, min(sequence.cached, sequence.prompt - 1))
         self._held += sequence.held
         self._need += sequence.need
+        self._fill += self._filled([sequence])
         self.running.append(sequence)
+        self._fresh.append(sequence)
 
     def _has_place(self, sequence: Sequence) -> bool:
-        """One sequence alone always may run."""
-        if not self.running:
-            return True
-        return len(self.running) < self.speed.slots and self._fits(self.running, self._need, sequence.need + 1)
+        return self._is_room(len(self.running), self._fill + self._filled([sequence]))
+
+    def _is_room(self, others: int, fill: int) -> bool:
+        """For one more beside so many `others`, if all together then `fill` so much. One alone always may run."""
+        return others == 0 or (others < self.speed.slots and fill <= self.speed.kv_tokens)
+
+    def _filled(self, sequences: list[Sequence], more: int = 1) -> int:
+        """KV tokens, in whole blocks, that these fill when each has made so many more."""
+        block = self.speed.block_tokens
+        up = block - 1 + more
+        return block * sum([(one.prompt + one.made + up) // block for one in sequences])
 
     def _give_place(self) -> None:
-        """Evicts those that come after one that waits, the last first, if that makes a place for it."""
+        """Evicts those that come after one that waits, if that makes a place for it."""
         while self.waiting and not self._has_place(self.waiting[0]):
-            first, stay = self.waiting[0], self.running.copy()
-            later = [one for one in stay if self.order.exposed(one) and self.order.key(one) > first.place[0]]
-            later.sort(key=self._last)
-            need, out = self._need, list[Sequence]()
-            while later and not (len(stay) < self.speed.slots and self._fits(stay, need, first.need + 1)):
-                out.append(later.pop())
-                stay.remove(out[-1])
-                need -= out[-1].need
-                if not stay:
-                    break
-            if stay and not (len(stay) < self.speed.slots and self._fits(stay, need, first.need + 1)):
+            first = self.waiting[0]
+            out = self._who_goes_for(first)
+            if not out:
                 return
             for sequence in out:
                 self._evict(sequence)
-            self._start(self.waiting.pop(self.waiting.index(first)))
+            self.waiting.remove(first)
+            self._start(first)
+
+    def _who_goes_for(self, first: Sequence) -> list[Sequence]:
+        """Those that come after it, the last ones first, and no more than it takes; none if all of them are too few."""
+        exposed = [(*self._last(one), one) for one in self.running if self.order.exposed(one)]
+        later = sorted([each for each in exposed if each[0] > first.place[0]])
+        others, fill = len(self.running), self._fill + self._filled([first])
+        out = list[Sequence]()
+        while later and not self._is_room(others, fill):
+            out.append(later.pop()[2])
+            others, fill = others - 1, fill - self._filled(out[-1:])
+        if not self._is_room(others, fill):
+            return []
+        for sequence in out[-2::-1]:  # a large one that went last may have made room enough without those before it
+            if self._is_room(others + 1, fill + self._filled([sequence])):
+                others, fill = others + 1, fill + self._filled([sequence])
+                out.remove(sequence)
+        return out
 
     def _make_room(self) -> bool:
         """Preempts until everyone who goes on has room for one more token. One sequence alone always may go on.
@@ -298,24 +343,16 @@ class Engine:
         False if someone was preempted: then nobody is admitted in this step.
         """
         before = self.preemptions
-        while len(self.running) > 1 and not self._fits(self.running, self._need, 0):
+        while len(self.running) > 1 and self._fill > self.speed.kv_tokens:
             self._evict(max(self.running, key=self._last))
         return self.preemptions == before
 
     def _last(self, sequence: Sequence) -> tuple[float, int]:
         return self.order.key(sequence), sequence.place[1]
 
-    def _fits(self, running: list[Sequence], need: int, more: int) -> bool:
-        """Whether `more` tokens and one more for each of those fit. They `need` so many now."""
-        speed = self.speed
-        block = speed.block_tokens
-        if need + len(running) * block + more + block - 1 <= speed.kv_tokens:
-            return True
-        return block > 1 and _blocks([one.need + 1 for one in running] + [more], block) * block <= speed.kv_tokens
-
     def _evict(self, sequence: Sequence) -> None:
-        self.running.remove(sequence)
         self._leave(sequence)
+        self._fill -= self._filled([sequence])
         self.wasted_tokens += sequence.held
         sequence.read, sequence.again = 0, sequence.made  # recompute: all that it held is lost
         sequence.preempted += 1
@@ -324,9 +361,8 @@ class Engine:
         insort(self.waiting, sequence, key=_PLACE)
 
     def _leave(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        if sequence in self._fresh:
+            self._fresh.remove(sequence)
         self._held -= sequence.held
         self._need -= sequence.need
-
-
-def _blocks(tokens: Iterable[int], block: int) -> int:
-    return sum(-(-n // block) for n in tokens)

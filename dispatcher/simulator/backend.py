@@ -6,7 +6,8 @@ somebody arrives or leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -56,9 +57,10 @@ class Backend:
         self._coming: dict[Request, Answered] = {}  # on their way
         self._stride: Stride | None = None
         self._began_ms = 0.0
+        self._counted = 0  # steps of the stride that the engine was told of
         self._planned = 0  # strides whose end was planned; all but the last plan are void
         self._running = self._waiting = 0  # as the last step showed them
-        self._token_s, self._tokens = 0.0, 0
+        self._token_ms, self._tokens = 0.0, 0
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
@@ -70,8 +72,19 @@ class Backend:
     def take(self, request: Request) -> None:
         """Out of it, with what was computed for it: `send` it elsewhere and it goes on from there."""
         if self._coming.pop(request, None) is None and self._answered.pop(request, None) is not None:
+            self._catch_up()
             self._cut()
             self.engine.abort(request)
+
+    def has_place(self, request: Request) -> bool:
+        """Whether it would run from the next step on; those that wait and those on their way go before it."""
+        self._catch_up()
+        return self.engine.holds([*self._coming, request])
+
+    def made(self) -> Iterable[tuple[Request, int]]:
+        """Each request in it, with the number of tokens that it has made by now."""
+        self._catch_up()
+        return ((request, request.made) for request in self._answered)
 
     @property
     def running(self) -> int:
@@ -83,6 +96,12 @@ class Backend:
         return len(self.engine.waiting) + len(self._coming)
 
     @property
+    def queue(self) -> list[Request]:
+        """Those that wait, in the engine's order, and those on their way; what the engine says of all is up to date."""
+        self._catch_up()
+        return [*cast("list[Request]", self.engine.waiting), *self._coming]
+
+    @property
     def load(self) -> int:
         """Requests that it has."""
         return len(self._answered) + len(self._coming)
@@ -90,27 +109,26 @@ class Backend:
     @property
     def kv(self) -> float:
         """The share of the cache in use."""
-        stride = self._stride
-        more = self._steps_by_now() * len(stride.makes) if stride and not stride.reads else 0
-        return (self.engine.held + more) / self.profile.speed.kv_tokens
+        self._catch_up()
+        return self.engine.kv
 
     @property
     def kv_needed(self) -> int:
         """Tokens of cache that all it has would fill: those who run, wait, and come."""
-        return sum(request.need for request in self._answered) + sum(request.need for request in self._coming)
+        self._catch_up()
+        return sum([request.need for request in self._answered]) + sum([request.need for request in self._coming])
 
     def page(self) -> Page:
         """What its metrics show."""
+        steps = self._catch_up()
         stride, engine = self._stride, self.engine
-        steps = self._steps_by_now() if stride and not stride.reads else 0
-        made = steps * len(stride.makes) if stride else 0
         return Page(
             running=self._running,
             waiting=self._waiting if not steps or stride is None else stride.waiting,
-            kv=(engine.held + made) / self.profile.speed.kv_tokens,
-            progress=engine.prompt_tokens + engine.answer_tokens + made,
-            token_s=self._token_s + (len(stride.makes) * stride.ms(steps) / 1000 if stride else 0.0),
-            tokens=self._tokens + made,
+            kv=engine.kv,
+            progress=engine.prompt_tokens + engine.answer_tokens,
+            token_s=self._token_ms / 1000,
+            tokens=self._tokens,
         )
 
     @property
@@ -138,6 +156,7 @@ class Backend:
         if self.engine.idle:
             return
         self._stride = self.engine.begin(MOST_STEPS)
+        self._counted = 0
         self._began_ms = self._clock.now
         self._plan(self._stride.steps)
 
@@ -156,26 +175,39 @@ class Backend:
             self._plan(steps)
 
     def _steps_by_now(self) -> int:
-        """Whole steps of the stride that are over."""
+        """Whole steps of the stride that are over; never all of them: the last one ends with the stride."""
         stride = self._stride
-        if stride is None:
+        if stride is None or stride.steps == 1:
             return 0
         passed = self._clock.now - self._began_ms
-        least, most = 0, stride.steps
+        least, most = 0, stride.steps - 1
         while least < most:
             half = (least + most + 1) // 2
             least, most = (half, most) if stride.ms(half) <= passed else (least, half - 1)
-        return min(least, stride.steps - 1) if stride.steps > 1 else 0
+        return least
+
+    def _catch_up(self) -> int:
+        """The engine as it is now: with the tokens of those steps of the stride that are over. Returns how many."""
+        steps = self._steps_by_now()
+        if self._stride:
+            self._count(self._stride, steps)
+        return steps
+
+    def _count(self, stride: Stride, steps: int) -> None:
+        ms = stride.ms(steps) - stride.ms(self._counted)
+        self._token_ms += len(stride.makes) * ms
+        self._tokens += self.engine.pass_by(steps)
+        self._counted = steps
 
     def _end(self, plan: int, steps: int) -> None:
-        if plan != self._planned:
+        stride = self._stride
+        if plan != self._planned or stride is None:
             return
+        self._count(stride, steps)
         step = self.engine.end(steps)
         self._stride = None
         self.busy_ms += step.ms
         self._running, self._waiting = step.running, step.waiting
-        self._token_s += len(step.grown) * step.ms / 1000
-        self._tokens += len(step.grown) * steps
         answered = self._hand_out(step)
         self._go_on()  # the next step begins before any answer can have led to another request
         for act, request in answered:
@@ -183,8 +215,8 @@ class Backend:
 
     def _hand_out(self, step: Step) -> list[tuple[Answered, Request]]:
         now = self._clock.now
-        for request in cast("tuple[Request, ...]", step.grown):
-            if request.first_ms != request.first_ms:
+        for request in cast("tuple[Request, ...]", step.first):
+            if math.isnan(request.first_ms):  # else it was preempted, or came from elsewhere
                 request.first_ms = now
         finished = cast("tuple[Request, ...]", step.finished)
         for request in finished:
