@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,9 +24,10 @@ class Profile:
 
 # A model of 7 B parameters in 16 bits. The memory left for the cache, at 0.5 MiB a token, is what an A100 of 80 GB and
 # an A10 of 24 GB have; 13,616 tokens is what Llumnix (OSDI 2024) reports for the latter. 64 µs per prompt token is
-# UniBoost's. A decode step reads the weights once (13.5 GB) and each sequence's cache, at 1.5 and 0.6 TB/s.
-_A100: Final = Speed(256, 100_000, 2048, 10.0, 0.05, 0.064, 0.00035, 16)
-_A10: Final = Speed(256, 13_616, 2048, 24.0, 0.1, 0.2, 0.0009, 16)
+# UniBoost's. A decode step reads the weights once (13.5 GB) and each sequence's cache, at 1.5 and 0.6 TB/s. A step's
+# budget is such that even a step full of prompts takes less than the 150 ms at which the gate shuts for slow tokens.
+_A100: Final = Speed(256, 100_000, 1024, 10.0, 0.05, 0.064, 0.00035, 16)
+_A10: Final = Speed(256, 13_616, 512, 24.0, 0.1, 0.2, 0.0009, 16)
 PROFILES: Final[Mapping[str, Profile]] = {
     profile.name: profile
     for profile in (
@@ -68,7 +70,9 @@ def _profile(found: Any) -> Profile:
     for field in fields(Speed):
         value = speed.get(field.name, field.default)
         whole = field.type == "int"
-        good = isinstance(value, int) and value > 0 if whole else isinstance(value, int | float) and value >= 0
+        good = (
+            isinstance(value, int) and value > 0 if whole else isinstance(value, int | float) and 0 <= value < math.inf
+        )
         if isinstance(value, bool) or not good:
             raise ValueError(
                 f"speed.{field.name} is {value!r}, not a {'positive whole' if whole else 'positive'} number"
@@ -79,6 +83,6 @@ def _profile(found: Any) -> Profile:
     if speed.get("step_ms", 1) <= 0:
         raise ValueError("speed.step_ms is 0")
     overhead_ms = float(outer.get("overhead_ms", 0.0))
-    if not 0 <= overhead_ms < float("inf"):
+    if not 0 <= overhead_ms < math.inf:
         raise ValueError(f"overhead_ms is {overhead_ms}")
     return Profile(str(outer["name"]), Speed(**speed), overhead_ms)
