@@ -15,8 +15,11 @@ from fairlane.cli_admin import admin
 from fairlane.cli_following import tail, watch
 from fairlane.cli_jobs import cancel, results
 from fairlane.cli_keys import keys
+from fairlane.cli_plan import plan
 from fairlane.cli_pool import pool
+from fairlane.cli_profile import profile
 from fairlane.cli_queue import explain, policy
+from fairlane.cli_simulate import simulate
 from fairlane.cli_submit import submit
 from fairlane.cli_tenants import tenants
 from fairlane.cli_users import users
@@ -35,7 +38,7 @@ app.add_typer(users, name="users")
 app.add_typer(webhooks, name="webhooks")
 app.add_typer(users, name="users")
 app.add_typer(admin, name="admin")
-for command in (submit, watch, results, cancel, tail, explain):
+for command in (submit, watch, results, cancel, tail, explain, profile, simulate, plan):
     app.command()(command)
 
 Namespace = Annotated[

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import random
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import httpx
 
-from dispatcher.backends import wire
-from dispatcher.backends.address import base_url, shown
+from dispatcher.backends.address import base_url
+from dispatcher.simulator.profiling.refusing import ENDPOINT, CannotProfile, check, object_in, understood, words_in
 from fairlane import sse
-from fairlane.errors import FairlaneError
 
-ENDPOINT: Final = "/v1/chat/completions"
 # Answers of a known length, and their tokens counted: not every server knows these fields.
 EXACT: Final[Mapping[str, Any]] = {"ignore_eos": True, "stream_options": {"include_usage": True}}
-UNKNOWN_FIELD: Final = frozenset({400, 422})
-UNAUTHORIZED: Final = frozenset({401, 403})
-NOT_FOUND: Final = 404
-SAID_MOST: Final = 300  # characters of a server's own words
 CHARACTERS_A_TOKEN: Final = 4.0  # where the server does not count
 WORDS: Final = [
     "time",
@@ -85,12 +78,6 @@ WORDS: Final = [
 ]
 
 
-class CannotProfile(FairlaneError):
-    """This backend cannot be profiled. See what it said."""
-
-    code, status = "cannot_profile", 502
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer. Times in ms since the asker began; `tokens` are (when, how many came then), the first one first.
@@ -122,9 +109,9 @@ class _Stream:
     characters: int = 0
 
     def hear(self, event: bytes, now_ms: float) -> None:
-        if b'"error"' in event and not self.arrivals:
-            raise CannotProfile(f"In the stream the backend said: {_words(sse.data_of(event) or event)}")
-        if b'"usage":' in event and (said := _object(sse.data_of(event))).get("usage"):
+        if b'"error"' in event and b'"choices"' not in event:
+            raise CannotProfile(f"In the stream the backend said: {words_in(sse.data_of(event) or event)}")
+        if b'"usage":' in event and (said := object_in(sse.data_of(event))).get("usage"):
             self.usage = cast("Mapping[str, Any]", said["usage"])
         if b'"choices"' not in event or b'"choices":[]' in event or b'"choices": []' in event:
             return
@@ -144,16 +131,15 @@ class _Stream:
 
 
 class Asker:
-    """One backend's model, asked. `exact`: answers have the length that is asked for. Use it as a context."""
+    """One backend's model, asked. `exact`: answers have the length that is asked for."""
 
-    def __init__(self, url: str, model: str, headers: Mapping[str, str], seed: int = 0) -> None:
-        self.url, self.model = base_url(url), model
+    def __init__(self, client: httpx.AsyncClient, url: str, model: str, headers: Mapping[str, str]) -> None:
+        self.client, self.url, self.model = client, base_url(url), model
         self.exact = True
         self.characters_a_token = CHARACTERS_A_TOKEN
         self.sent = self.in_flight = 0
-        self.client = wire.connect(True)
         self._headers = headers
-        self._random = random.Random(seed)
+        self._random = random.Random()  # other prompts in each run: the server may remember the last one's
         self._began = time.perf_counter()
 
     def now_ms(self) -> float:
@@ -168,8 +154,8 @@ class Asker:
             length += len(words[-1]) + 1
         return " ".join(words)
 
-    async def ask(self, prompt: str, answer: int) -> Answer:
-        """Sends one request and hears its whole answer. Raises CannotProfile."""
+    async def ask(self, prompt: str, answer: int, begun: asyncio.Event | None = None) -> Answer:
+        """Sends one request and hears its whole answer; `begun` is set at its first token. Raises CannotProfile."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
@@ -186,83 +172,33 @@ class Asker:
                 async with self.client.stream(
                     "POST", self.url + ENDPOINT, json=body, headers={**self._headers}
                 ) as response:
-                    await _check(response, self.url, self.model)
+                    await check(response, self.url, self.model)
                     async for part in response.aiter_raw():
                         now_ms = self.now_ms()
                         for event in cutter.cut(part):
                             stream.hear(event, now_ms)
+                        if begun and stream.arrivals:
+                            begun.set()
         finally:
             self.in_flight -= 1
         return stream.answer(sent_ms, len(prompt))
 
-
-@contextmanager
-def understood(url: str) -> Generator[None]:
-    """Connection errors as CannotProfile."""
-    try:
-        yield
-    except wire.ERRORS as error:
-        fault, words = wire.fault_of(error)
-        advice = {
-            "refused": "Does it run, and is the URL right?",
-            "reset": "It may have crashed: look at its log.",
-        }.get(fault, "Is the URL right?")
-        raise CannotProfile(f"{shown(url)} {words}. {advice}") from error
-
-
-async def _check(response: httpx.Response, url: str, model: str) -> None:
-    """Raises CannotProfile for anything but a stream."""
-    status = response.status_code
-    if status == 200:
-        kind = response.headers.get("content-type", "")
-        if not kind.startswith(sse.MEDIA_TYPE):
-            raise CannotProfile(
-                f"{shown(url)} does not stream ({kind or 'no content type'}), so that its first token cannot be seen. "
-                "Let it stream, or name another server of the same kind."
-            )
-        return
-    words = _words(await response.aread())
-    raise Answered(status, told(status, shown(url), model, words))
-
-
-class Answered(CannotProfile):
-    """The backend refused a request."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.answered = status
-
-
-def told(status: int, where: str, model: str, words: str) -> str:
-    """What a refusal means, and what to do."""
-    if status in UNAUTHORIZED:
-        return f"{where} answered {status}: name the variable that holds its key by --key-env VAR. It said: {words}"
-    if status == NOT_FOUND:
-        return f"{where} has no {ENDPOINT} for the model {model!r}; --model names another. It said: {words}"
-    if status == 429:
-        return (
-            f"{where} answered 429: it limits who sends much. Ask it directly, or with --most fewer. It said: {words}"
-        )
-    return f"{where} answered {status} to a streamed request. It said: {words}"
+    async def ask_all(self, prompts: Sequence[str], answer: int) -> list[Answer]:
+        """All at once; the first error ends all. Raises CannotProfile."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.ask(prompt, answer)) for prompt in prompts]
+        except* CannotProfile as failed:
+            raise failed.exceptions[0] from None
+        return [task.result() for task in tasks]
 
 
 def _opening(event: bytes) -> bool:
     """Whether it only says who speaks, before any token is made."""
-    choices = _object(sse.data_of(event)).get("choices") or [{}]
-    delta = choices[0].get("delta") or {}
-    return "role" in delta and not delta.get("content") and not delta.get("reasoning_content")
-
-
-def _object(data: bytes | None) -> dict[str, Any]:
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
-def _words(body: bytes) -> str:
-    """The message of an error's body, or its beginning."""
-    said: Any = _object(body).get("error")
-    text = cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else said
-    return (text if isinstance(text, str) else body.decode(errors="replace"))[:SAID_MOST]
+    choices: Any = object_in(sse.data_of(event)).get("choices")
+    first: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
+    delta: Any = cast("dict[str, Any]", first).get("delta") if isinstance(first, dict) else None
+    if not isinstance(delta, dict):
+        return False
+    said = cast("dict[str, Any]", delta)
+    return "role" in said and not said.get("content") and not said.get("reasoning_content")

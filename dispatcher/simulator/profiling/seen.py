@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -120,5 +121,5 @@ def reading_of(metronome: Answer, others: Sequence[Answer]) -> Reading | None:
         return None
     until = next(n for n, at in enumerate(after) if at >= read)
     line = [before, *after[: until + 1]]
-    gaps = tuple(later - earlier for earlier, later in zip(line, line[1:], strict=False))
+    gaps = tuple(later - earlier for earlier, later in pairwise(line))
     return Reading(tuple(one.prompt for one in others), gaps, read - sent)
