@@ -99,7 +99,9 @@ async def run(
     scheduler.begin(world)
     plan_next()
     await scheduler.act()
-    while world.left and clock.next_ms <= until_ms:
-        clock.run(clock.next_ms)
+    while world.left and (next_ms := clock.next_ms) <= until_ms:
+        if next_ms == math.inf:
+            raise RuntimeError(f"The scheduler has lost {world.left} request(s): nothing is left to happen.")
+        clock.run(next_ms)
         await scheduler.act()
     return Run(requests, [backend.use for backend in made], min(clock.now, until_ms))
