@@ -21,6 +21,7 @@ from redis.asyncio import UnixDomainSocketConnection as UnixConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
@@ -65,6 +66,7 @@ class _Unix(_Packing, UnixConnection):
 
 _CONNECTIONS: Final = {"redis": _Tcp, "rediss": _Tls, "unix": _Unix}
 _NEVER: Final = Retry(NoBackoff(), 0)
+_DRIVER: Final = DriverInfo()  # else redis-py reads its version from its package's files, for every connection anew
 
 
 def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
@@ -89,6 +91,7 @@ def _connect(url: str, timeout_s: float) -> Client:
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "retry": _NEVER,
+        "driver_info": _DRIVER,
     }
     if scheme in ("redis", "rediss", "unix"):
         options |= {"max_connections": MAX_CONNECTIONS, "timeout": timeout_s, "connection_class": _CONNECTIONS[scheme]}

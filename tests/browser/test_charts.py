@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Enter
 from tests.browser.seed import LLAMA
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 def waiting(page: Page) -> str:

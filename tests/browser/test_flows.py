@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import pytest
 from playwright.sync_api import Page, expect
 
 import admin_ui.actions  # noqa: F401  # registers them
@@ -17,7 +16,6 @@ from tests.browser.seed import FLOOD, LLAMA
 from tests.browser.stack import Stack
 from tests.browser.views import views
 
-pytestmark = pytest.mark.xdist_group("browser")
 MOVED: Final = 5_000
 
 

@@ -83,7 +83,7 @@ async def test_a_server_that_is_not_there_is_told_in_time() -> None:
     ],
 )
 async def test_a_server_that_takes_no_connection_is_named_with_the_cause_and_no_password(url: str, words: str) -> None:
-    async with opened(url, timeout_s=TIMEOUT_S) as queue:
+    async with opened(url, timeout_s=SOON_S) as queue:
         with pytest.raises(StoreUnavailable) as raised:
             await queue.sweep(UNSEEN)
     assert raised.value.message.startswith(words)
