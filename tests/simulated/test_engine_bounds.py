@@ -46,7 +46,8 @@ def test_slots_and_cache_are_never_exceeded_and_everyone_is_served(
 
     for act, *numbers in acts:
         if act == "add":
-            added.append(Sequence(*numbers))
+            prompt, answer, priority = numbers
+            added.append(Sequence(prompt, answer, priority))
             engine.add(added[-1])
         elif act == "abort" and added:
             gone = added.pop(numbers[0] % len(added))
