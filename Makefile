@@ -114,6 +114,20 @@ bench-admin: $(READY) ## Measure the admin page at 1,000,000 jobs and 10,000 ten
 bench-streams: $(READY) ## Measure 200 streams and 1,000 long polls on one front door, and the first token (3 minutes)
 	$(BIN)/python -m benchmarks.streams
 
+.PHONY: bench-peers
+bench-peers: build/peers/.ready ## Measure Fairlane beside taskiq-redis, Dramatiq, Huey, RQ and Celery on one Redis (5 minutes)
+	build/peers/bin/python -m benchmarks.peers
+
+build/peers/.ready: pyproject.toml | $(READY)
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	build/peers/bin/python -m pip install --quiet --editable '.[server]' --group peers
+	@touch $@
+
+.PHONY: bench-model
+bench-model: $(READY) ## Measure the simulator's model beside a real vLLM, same requests, and write docs/profile.md (7 min)
+	$(BIN)/python -m benchmarks.model --write
+
 .PHONY: screenshots
 screenshots: $(READY) ## Picture every view of the admin page, with data, into docs/images/admin/ (needs chromium)
 	$(BIN)/python -m tests.browser.screenshots

@@ -68,6 +68,8 @@ def lines(path: Path, title: str, x_label: str, y_label: str, series: Sequence[S
                 linestyle=_DASHES[n // len(_COLORS) % len(_DASHES)],
                 capsize=3,
             )
+        if all(float(x).is_integer() for one in series for x, _ in one.points):
+            _whole(axes.xaxis)
 
 
 def bars(
@@ -142,6 +144,13 @@ def _plain(axis: Axis) -> None:
 
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+
+
+def _whole(axis: Axis) -> None:
+    """No ticks in between: nothing is at 1.5 backends."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _finite(number: Number) -> Estimate:

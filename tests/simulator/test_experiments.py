@@ -1,0 +1,120 @@
+"""An experiment can be reproduced: the same command gives the same files."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.experiments.__main__ import main
+from benchmarks.experiments.cell import Cell, Row
+from benchmarks.experiments.driving import drive, grid
+from benchmarks.experiments.experiment import Experiment, Scale
+from benchmarks.experiments.measuring import run
+from benchmarks.experiments.pages import page, write
+from benchmarks.experiments.results import Results, mean_ratio, ratio, read
+from benchmarks.experiments.shapes import by_way, compared, number, shown
+from dispatcher.simulator.plots import bars
+
+ONE = Cell(workload="chat", way="direct", rho=0.95, requests=0)
+HERE = Path()  # Poisson loads need no traces
+TINY = Experiment(
+    "tiny",
+    lambda requests: [replace(ONE, way=way, requests=requests) for way in ("direct", "ours")],
+    {
+        "ways": lambda results: by_way(
+            results, {}, [shown(results, "all e2e p99"), compared(results, "tokens/s", "rate")]
+        )
+    },
+    lambda results: {"ours": number(results.estimate("all e2e p99", way="ours"))},
+    {
+        "p99": lambda results, path: bars(
+            path, "P99", "s", ["ours"], {"e2e": results.values("all e2e p99", way="ours")[:1]}
+        )
+    },
+)
+
+
+def row(**values: float) -> Row:
+    return Row(ONE, values)
+
+
+def test_the_same_seeds_give_the_same_files_with_any_number_of_workers(tmp_path: Path) -> None:
+    cells = grid(TINY, Scale(30, 2))
+    (tmp_path / "tiny.md").write_text("{{ requests }} requests: {{ ours }} s\n\n{{ table ways }}\n\n{{ plot p99 }}\n")
+    texts: list[dict[str, bytes]] = []
+    for workers in (1, 2):
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        write(TINY, drive(TINY, cells, HERE, workers), folder, templates=tmp_path)
+        texts.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})
+    assert list(texts[0]) == ["tiny-p99.svg", "tiny-runs.csv", "tiny.csv", "tiny.md"]
+    assert texts[0] == texts[1]
+
+
+def test_a_run_at_a_higher_load_takes_longer_and_seeds_differ() -> None:
+    cell = replace(ONE, requests=400)
+    low, high, other = (run(one, HERE).values for one in (cell, replace(cell, rho=2.0), replace(cell, seed=1)))
+    assert low["all e2e p99"] < high["all e2e p99"]
+    assert low["capacity"] == high["capacity"]
+    assert low["all e2e p99"] != other["all e2e p99"]
+
+
+def test_the_load_is_a_share_of_what_the_backends_can_do() -> None:
+    """At twice the capacity half of what comes is done by the time the last one has come."""
+    values = run(replace(ONE, rho=2.0, requests=1500), HERE).values
+    assert values["requests/s"] == pytest.approx(values["capacity"], rel=0.1)
+    assert values["utilisation"] > 0.98
+
+
+def test_classes_are_those_of_four_tiers_however_many_there_are() -> None:
+    """So that a curve over K compares the same requests: with one tier nobody is favoured, but the classes are there."""
+    cell = replace(ONE, requests=60, way="engine-priority")
+    one, four = (run(replace(cell, tiers=tiers), HERE).values for tiers in (1, 4))
+    assert {"priority e2e p99", "batch e2e p99"} <= one.keys()
+    assert one.keys() == four.keys()
+
+
+def test_results_are_the_same_after_they_were_stored() -> None:
+    results = Results([
+        row(gap=12, jain=0.5, windows=math.inf),
+        Row(replace(ONE, seed=1), {"gap": 13.0}),
+        Row(replace(ONE, way="ours"), {"all e2e p99": 1.5}),
+    ])  # fmt: skip
+    again = read(results.csv())
+    assert again.csv() == results.csv()
+    assert again.mean_csv() == results.mean_csv()
+    assert [one.cell for one in again.rows] == [one.cell for one in results.rows]
+    assert again.values("gap", way="direct") == [12, 13]
+
+
+def test_what_is_not_there_is_an_error_and_not_a_blank() -> None:
+    with pytest.raises(LookupError, match="vtc"):
+        Results([row(gap=1)]).values("gap", way="vtc")
+    with pytest.raises(KeyError, match="nothing"):
+        page(replace(TINY, facts=lambda _: {}), Results([row(gap=1)]), "{{ nothing }}")
+
+
+def test_ratios() -> None:
+    assert ratio(0, 0) == 1
+    assert ratio(1, 0) == math.inf
+    assert mean_ratio([2, 0.5]) == pytest.approx(1)
+    assert mean_ratio([1, math.inf]) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no-such"], "no-such is no experiment"),
+        (["--quick"], "--quick needs --out"),
+        (["--traces", "/nowhere"], "say --traces DIR or set FAIRLANE_TRACES"),
+    ],
+)
+def test_a_mistake_at_the_command_line_is_named(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert words in capsys.readouterr().err
