@@ -128,6 +128,10 @@ build/peers/.ready: pyproject.toml | $(READY)
 bench-model: $(READY) ## Measure the simulator's model beside a real vLLM, same requests, and write docs/profile.md (7 min)
 	$(BIN)/python -m benchmarks.model --write
 
+.PHONY: experiments
+experiments: $(READY) ## Reproduce docs/experiments/ (about an hour; ONLY=tiers for one; TRACES=DIR names the traces)
+	$(BIN)/python -m benchmarks.experiments $(ONLY) $(if $(TRACES),--traces '$(TRACES)')
+
 .PHONY: screenshots
 screenshots: $(READY) ## Picture every view of the admin page, with data, into docs/images/admin/ (needs chromium)
 	$(BIN)/python -m tests.browser.screenshots

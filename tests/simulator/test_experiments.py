@@ -14,9 +14,11 @@ from benchmarks.experiments.driving import drive, grid
 from benchmarks.experiments.experiment import Experiment, Scale
 from benchmarks.experiments.measuring import run
 from benchmarks.experiments.pages import page, write
-from benchmarks.experiments.results import Results, mean_ratio, ratio, read
+from benchmarks.experiments.results import Results, mean_ratio, ratio, read, rounded
 from benchmarks.experiments.shapes import by_way, compared, number, shown
 from dispatcher.simulator.plots import bars
+from dispatcher.simulator.request import Arrival
+from dispatcher.simulator.workloads.trace import dump_trace
 
 ONE = Cell(workload="chat", way="direct", rho=0.95, requests=0)
 HERE = Path()  # Poisson loads need no traces
@@ -41,14 +43,15 @@ def row(**values: float) -> Row:
     return Row(ONE, values)
 
 
-def test_the_same_seeds_give_the_same_files_with_any_number_of_workers(tmp_path: Path) -> None:
+def test_the_same_seeds_give_the_same_files_in_this_process_and_in_workers(tmp_path: Path) -> None:
     cells = grid(TINY, Scale(30, 2))
     (tmp_path / "tiny.md").write_text("{{ requests }} requests: {{ ours }} s\n\n{{ table ways }}\n\n{{ plot p99 }}\n")
+    here = Results([rounded(run(cell, HERE)) for cell in cells])
     texts: list[dict[str, bytes]] = []
-    for workers in (1, 2):
-        folder = tmp_path / str(workers)
+    for name, results in (("here", here), ("workers", drive(TINY, cells, HERE, 2))):
+        folder = tmp_path / name
         folder.mkdir()
-        write(TINY, drive(TINY, cells, HERE, workers), folder, templates=tmp_path)
+        write(TINY, results, folder, templates=tmp_path)
         texts.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})
     assert list(texts[0]) == ["tiny-p99.svg", "tiny-runs.csv", "tiny.csv", "tiny.md"]
     assert texts[0] == texts[1]
@@ -70,7 +73,7 @@ def test_the_load_is_a_share_of_what_the_backends_can_do() -> None:
 
 
 def test_classes_are_those_of_four_tiers_however_many_there_are() -> None:
-    """So that a curve over K compares the same requests: with one tier nobody is favoured, but the classes are there."""
+    """So that a curve over K compares the same requests."""
     cell = replace(ONE, requests=60, way="engine-priority")
     one, four = (run(replace(cell, tiers=tiers), HERE).values for tiers in (1, 4))
     assert {"priority e2e p99", "batch e2e p99"} <= one.keys()
@@ -102,6 +105,19 @@ def test_ratios() -> None:
     assert ratio(1, 0) == math.inf
     assert mean_ratio([2, 0.5]) == pytest.approx(1)
     assert mean_ratio([1, math.inf]) == math.inf
+
+
+def test_one_command_runs_an_experiment_on_the_named_traces(tmp_path: Path) -> None:
+    trace = tmp_path / "azure2023" / "conv_norm.csv"
+    trace.parent.mkdir()
+    trace.write_text(dump_trace(run_of_requests(300)))
+    main(["speed", "--quick", "--traces", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"speed.md", "speed.csv", "speed-runs.csv"}
+    assert "**Fairlane**" in (tmp_path / "out" / "speed.md").read_text()
+
+
+def run_of_requests(count: int) -> list[Arrival]:
+    return [Arrival(200.0 * n, "", "", 100, 20) for n in range(count)]
 
 
 @pytest.mark.parametrize(
