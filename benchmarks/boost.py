@@ -26,13 +26,13 @@ from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.timing import Sequence as Request
 from dispatcher.policy.boost import ClassStats, boost_ms, engine_priority, learned
 from dispatcher.policy.thermostat import WINDOW, Sample, Thermostat, next_gamma
+from dispatcher.simulator.clock import Clock
 from fairlane.clock import ManualClock
 from fairlane.ids import SeededIds
 from fairlane.model import Policy
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from tests.virtual import live as virtual
-from dispatcher.simulator.clock import Clock
 from tests.virtual.server import Server
 
 STEER_MS: Final = 5_000

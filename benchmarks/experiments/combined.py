@@ -17,10 +17,8 @@ from dispatcher.simulator.plots import Series, lines
 from dispatcher.simulator.tables import Column, Table
 from fairlane.model import DEFAULT_TIERS
 
-# Its cache is small: at half of its load somebody waits already; else all ways would be alike.
-SETUP: Final = Cell(
-    workload="conversation, heavy tenant", profile="a10-7b", scrape_ms=500, way=FCFS, rho=0.0, requests=0
-)
+# Tenants come in bursts, so that at half of its load somebody waits already; else all ways would be alike.
+SETUP: Final = Cell(workload="conversation, bursts of a heavy tenant", scrape_ms=500, way=FCFS, rho=0.0, requests=0)
 LOADS: Final = (0.5, 0.7, 0.85, 0.95, 1.05)
 HIGH_LOADS: Final = LOADS[2:]  # those of the ablation: with less, parts have little to do
 WHOLE: Final = ("ours", "ours-tokens")

@@ -19,6 +19,7 @@ from dispatcher.simulator.catalogue import WITHOUT_STORE, ways
 from dispatcher.simulator.measures import Group, Span, group, groups, measure, within
 from dispatcher.simulator.profile import load_profile
 from dispatcher.simulator.request import Arrival, Request
+from dispatcher.simulator.service import fairness
 from dispatcher.simulator.store import private_store
 from dispatcher.simulator.workloads.tiers import MIXES, tier_names, with_tiers
 from fairlane.model import DEFAULT_TIERS
@@ -48,6 +49,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "requests/s": Measure("1/s", 4),
     "tokens/s": Measure("1/s", 1),
     "gap": Measure("tokens", 0),
+    "gap across tiers": Measure("tokens", 0),
     "largest": Measure("tokens", 0),
     "jain": Measure("", 4),
     "windows": Measure("", 0),
@@ -139,7 +141,8 @@ def _values(run: world.Run, labels: Sequence[str], capacity_per_s: float) -> dic
     return values | {
         "requests/s": measured.requests_per_s,
         "tokens/s": measured.prompt_tokens_per_s + measured.answer_tokens_per_s,
-        "gap": measured.fairness.largest_gap,
+        "gap": _gap_within_tiers(run),
+        "gap across tiers": measured.fairness.largest_gap,
         "largest": max(one.prompt + 2 * one.answer for one in run.requests),
         "jain": measured.fairness.jain,
         "windows": measured.fairness.windows,
@@ -148,6 +151,14 @@ def _values(run: world.Run, labels: Sequence[str], capacity_per_s: float) -> dic
         "wasted": measured.wasted_tokens,
         "capacity": capacity_per_s,
     }
+
+
+def _gap_within_tiers(run: world.Run) -> float:
+    """Tenants of different tiers are to be served differently: the largest gap between two of one tier."""
+    tiers: dict[str, list[Request]] = {}
+    for one in run.requests:
+        tiers.setdefault(one.tier, []).append(one)
+    return max(fairness(those, run.end_ms).largest_gap for those in tiers.values())
 
 
 def _groups(came: Sequence[Request], labels: Sequence[str]) -> dict[str, Group]:

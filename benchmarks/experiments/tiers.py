@@ -18,8 +18,8 @@ from dispatcher.simulator.tables import Column, Table
 from fairlane.model import DEFAULT_TIERS
 
 MAIN: Final = ("a10-7b", 1)  # profile and backends
-SETUPS: Final = (("a10-7b", 1), ("a10-7b", 4), ("a100-7b", 1), ("a100-7b", 4))
-CURVE: Final = (1, 2, 3, 4, 6, 8, 10)  # tiers
+SETUPS: Final = (("a10-7b", 1), ("a10-7b", 4), ("a100-7b", 1))
+CURVE: Final = tuple(range(1, 11))  # tiers
 LOADS: Final = (0.85, 0.95)
 MANY: Final = ("multi-tier", "ours")  # those that can have any number of tiers
 OTHERS: Final = (FCFS, "engine-priority", "strict-priority", "llumnix")

@@ -16,7 +16,7 @@ from dispatcher.simulator.plots import Series, lines
 from dispatcher.simulator.tables import Table
 from dispatcher.simulator.workloads.lengths import KINDS
 
-LOADS: Final = (0.7, 0.85, 0.95, 1.05)
+LOADS: Final = (0.85, 0.95, 1.05)
 OURS: Final = "engine-uniboost"
 WAYS: Final = tuple(f"engine-{order}" for order in ORDERS if order != "priority")
 FCFS, SJF, SRPT = "engine-fcfs", "engine-sjf", "engine-srpt"

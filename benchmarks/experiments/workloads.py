@@ -19,6 +19,8 @@ CODE: Final = Path("azure2023/code_norm.csv")
 WINDOWS: Final = 5  # parts of a trace, one for each seed; further seeds use them again, with other dice
 LIGHT: Final = 9  # tenants beside the heavy one: it has 10 of 19 requests
 
+MANY_LIGHT: Final = 19  # … and 10 of 29
+
 # The first requests of a seed, in the time of their source: (traces, how many, seed)
 Source = Callable[[Path, int, int], list[Arrival]]
 
@@ -80,6 +82,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "conversation": Workload(part(CONVERSATION)),
     "conversation, heavy tenant": Workload(part(CONVERSATION), heavy(LIGHT)),
     "conversation, on-off tenants": Workload(part(CONVERSATION), even(LIGHT + 1), (60.0, 60.0)),
+    "conversation, bursts of a heavy tenant": Workload(part(CONVERSATION), heavy(MANY_LIGHT), (60.0, 120.0)),
     "conversation, an hour": Workload(all_of(CONVERSATION), heavy(LIGHT)),
     "code": Workload(part(CODE)),
     **{kind: Workload(drawn(kind)) for kind in KINDS},

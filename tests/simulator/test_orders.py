@@ -44,7 +44,7 @@ def test_each_order_serves_by_what_it_knows(order: str, expected: list[int]) -> 
 
 
 def test_every_order_has_its_name() -> None:
-    names = "fcfs priority sjf srpt sjf-prompt uniboost uniboost-fixed uniboost-unguarded"
+    names = "fcfs priority sjf srpt sjf-prompt uniboost uniboost-fixed uniboost-low uniboost-unguarded"
     assert set(ORDERS) == set(names.split())
 
 

@@ -13,6 +13,9 @@ from dispatcher.backends.timing import ByPriority, Order
 from dispatcher.simulator.orders.shortest import ByPrompt, ShortestFirst, ShortestRemaining
 from dispatcher.simulator.orders.uniboost import UniBoost
 
+# Per second: about 2(1 - ρ)/(ρ·E[S]·(1 + cv²)) for requests that take some seconds. Published are 1 to 200.
+LOW_GAMMA: Final = 0.1
+
 ORDERS: Final[Mapping[str, Callable[[], Order]]] = {
     "fcfs": Order,
     "priority": ByPriority,
@@ -21,5 +24,6 @@ ORDERS: Final[Mapping[str, Callable[[], Order]]] = {
     "sjf-prompt": ByPrompt,
     "uniboost": UniBoost,
     "uniboost-fixed": partial(UniBoost, adapts=False),
+    "uniboost-low": partial(UniBoost, adapts=False, gamma=LOW_GAMMA),
     "uniboost-unguarded": partial(UniBoost, guarded=False),
 }

@@ -35,14 +35,15 @@ FIRST_THRESHOLD: Final = 256  # tokens; each next one is twice as far
 
 
 class UniBoost(Order):
-    """Without `adapts` γ stays at γ_0. Without `guarded` all that was made counts, and anybody may go at any step."""
+    """Without `adapts` γ stays at `gamma` (per second). Without `guarded` all that was made counts, and anybody may go
+    at any step."""
 
     takes_place = True
 
-    def __init__(self, *, adapts: bool = True, guarded: bool = True) -> None:
+    def __init__(self, *, adapts: bool = True, guarded: bool = True, gamma: float = GAMMA_START) -> None:
         self._adapts = adapts
         self._guarded = guarded
-        self._since_ms, self._gammas = [0.0], [GAMMA_START]  # each γ, and since when it has been in force
+        self._since_ms, self._gammas = [0.0], [gamma]  # each γ, and since when it has been in force
         self._due_ms = EVERY_MS
         self._taken_ms: deque[float] = deque(maxlen=WINDOW)
 

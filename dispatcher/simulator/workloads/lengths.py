@@ -74,8 +74,11 @@ class Mixed:
 CHAT: Final = Kind(LogNormal(1020, 0.985, 14_000), LogNormal(129, 0.86, 1_000))
 # Reasoning: median, and for answers the 99th percentile (13,000), of ServeGen's deepseek-r1 clients, by their rates.
 REASONING: Final = Kind(LogNormal(260, 1.8, 32_768), LogNormal(740, 1.24, 32_768))
+# Code completion: the same of the Azure 2023 code trace. Nearly all of the work is to read prompts.
+CODE: Final = Kind(LogNormal(1470, 1.36, 7_400), LogNormal(13, 0.85, 2_000))
 KINDS: Final[Mapping[str, Lengths]] = {
     "chat": CHAT,
+    "code": CODE,
     "reasoning": REASONING,
     "mixed": Mixed(((0.5, CHAT), (0.5, REASONING))),
 }
