@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +15,8 @@ from dispatcher.backends.known import Backends
 from dispatcher.holds import Hold, Holds
 from dispatcher.meters import Meters
 from fairlane.errors import FairlaneError
-from fairlane.model import Lease
-from fairlane.queue.chunks import CALL_BYTES, CALL_JOBS
+from fairlane.model import Lease, Leases
+from fairlane.queue.chunks import CALL_JOBS
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
@@ -56,7 +55,8 @@ class Worker:
         self._attempts = Attempts(queue, pool, backends, meters)
         self._call_no = 0
         self._crowd = 1  # dispatchers that serve this pool
-        self._awake = asyncio.Event()
+        self._told = asyncio.Event()  # since we asked last: there may be work
+        self._awake = asyncio.Event()  # that, or a job of ours has ended: there may be room
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
         self._reread = asyncio.Event()
@@ -73,7 +73,7 @@ class Worker:
         self._draining.set()
         if hurry:
             self._hurry.set()
-        self._awake.set()
+        self._wake()
         self._holds.changed.set()
 
     async def run(self, signals: Signals) -> None:
@@ -103,13 +103,15 @@ class Worker:
                 self._holds.changed.clear()
                 await self._holds.changed.wait()
                 continue
+            self._told.clear()
             self._awake.clear()
-            asked = min(free, CALL_JOBS)
-            leases = await self._acquire(asked)
-            if len(leases) < asked and _bytes(leases) < CALL_BYTES:  # large jobs come fewer at a time
-                await self._wait_for_work()
+            leases = await self._acquire(min(free, CALL_JOBS))
+            if leases.rest == "none":  # room is no use; of whatever can run from now on we are told
+                await self._wait_for(self._told)
+            elif leases.rest == "shut":
+                await self._wait_for(self._awake)
 
-    async def _acquire(self, n: int) -> list[Lease]:
+    async def _acquire(self, n: int) -> Leases:
         """Never cancelled: the reply may hold leases. Repeated with the same number until it is answered."""
         loop = asyncio.get_running_loop()
         self._call_no += 1
@@ -126,7 +128,7 @@ class Worker:
                     self._start(lease, asked_at)
                 return leases
             if self._draining.is_set():
-                return []
+                return Leases()
             await asyncio.sleep(random.uniform(*AGAIN_S))
 
     def _start(self, lease: Lease, asked_at: float) -> None:
@@ -147,12 +149,16 @@ class Worker:
             self._holds.drop(hold)
             self._awake.set()  # there is room again, and we are the first to know
 
-    async def _wait_for_work(self) -> None:
+    async def _wait_for(self, event: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(random.uniform(*POLL_S)):
-                await self._awake.wait()
+                await event.wait()
         except TimeoutError:
             pass
+
+    def _wake(self) -> None:
+        self._told.set()
+        self._awake.set()
 
     # --- hearing ------------------------------------------------------------------------------------------------------
 
@@ -165,16 +171,16 @@ class Worker:
                     break
                 except FairlaneError:
                     await asyncio.sleep(random.uniform(*AGAIN_S))
-        self._awake.set()  # something may have been said before
+        self._wake()  # something may have been said before
         self._hear_control("")
 
     def _hear_wake(self, why: str) -> None:
         """In a large fleet about two come at once, and the others, who would mostly come in vain, one after another."""
         if why == "room" or random.random() * self._crowd > AT_ONCE:
             pause_s = random.uniform(0, min(CROWD_MOST_S, CROWD_S * self._crowd))
-            asyncio.get_running_loop().call_later(pause_s, self._awake.set)
+            asyncio.get_running_loop().call_later(pause_s, self._wake)
         else:
-            self._awake.set()
+            self._wake()
 
     def _hear_control(self, what: str) -> None:
         """`what` is '' when something may have been missed."""
@@ -230,7 +236,3 @@ class Worker:
         finally:
             hurry.cancel()
         return not len(self._holds)
-
-
-def _bytes(leases: Sequence[Lease]) -> int:
-    return sum(len(lease.head) + len(lease.body) for lease in leases)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
+
+# json.dumps would make an encoder for each call.
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Head:
             "background": self.background or None,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
-        return json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode()
+        return _ENCODE(kept).encode()
 
     @classmethod
     def decode(cls, head: bytes) -> Head:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -108,6 +108,20 @@ class Lease:
     output_tokens: int
     head: bytes = field(repr=False)
     body: bytes = field(repr=False)
+
+
+Rest = Literal["none", "shut", "more"]
+
+
+class Leases(list[Lease]):
+    """What one acquire leased, and the `rest`: whether what waits could run now.
+
+    `none`: no, and a `wake` is published as soon as some can. `shut`: but for a gate. `more`: ask again.
+    """
+
+    def __init__(self, leases: Iterable[Lease] = (), rest: Rest = "more") -> None:
+        super().__init__(leases)
+        self.rest: Final = rest
 
 
 Renewal = Literal["ok", "cancelled", "lost"]

@@ -17,6 +17,8 @@ MOST_DEPTH: Final = 128
 MOST_VALUES: Final = 500_000  # each costs some 0.5 µs and up to 200 bytes, however few it has in the text
 _MARKS: Final = (b"{", b"[", b",", b":")  # before each name and value there is one
 _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+# json.dumps would make an encoder for each call.
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # the start of an escaped surrogate
 
 
@@ -50,7 +52,7 @@ def _parse(text: bytes, **hooks: Any) -> Any:
 def dump(value: Any) -> bytes:
     """The text, as short as can be. Raises ValueError for NaN, half a surrogate pair, or what is no JSON at all."""
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _ENCODE(value).encode()
     except UnicodeEncodeError as error:
         raise ValueError("a text holds half of a surrogate pair") from error
     except (TypeError, RecursionError) as error:

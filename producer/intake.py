@@ -144,7 +144,8 @@ def _check_stream(request: JobRequest) -> None:
 
 def _head(request: JobRequest, pool: Pool) -> bytes:
     for name, given in (("metadata", request.metadata), ("webhook", request.webhook)):
-        packed(name, given or {})
+        if given:
+            packed(name, given)
     head = Head(
         request.endpoint,
         pool.name,

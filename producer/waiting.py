@@ -18,7 +18,6 @@ from fairlane.queue.telling import outcome_told
 REREAD_S: Final = (4.0, 8.0)  # every message may be lost; jittered, so that not all who wait read at once
 OUTAGE_S: Final = 20.0  # how long Redis may be away before those who wait are told
 AGAIN_S: Final = (0.1, 0.5)
-LINGER_S: Final = 0.2  # answers go out before the subscription is given up
 READ_MOST: Final = 50  # outcomes in one round trip
 
 
@@ -126,7 +125,8 @@ class _Watch:
                 if self.outcome.done():
                     return None
                 if job.finished_at_ms is not None:
-                    return await self._end(job)
+                    self.outcome.set_result(job)
+                    return None
                 if job.pool != pool.name:
                     return job.pool
                 try:
@@ -136,11 +136,8 @@ class _Watch:
                     pass
                 spoke.clear()
                 if heard and (told := outcome_told(job, heard[-1])):
-                    return await self._end(told)
-
-    async def _end(self, job: Job) -> None:
-        self.outcome.set_result(job)
-        await asyncio.sleep(LINGER_S)
+                    self.outcome.set_result(told)
+                    return None
 
     async def _read(self, pool: Pool) -> Job:
         """The job; the subscription stands meanwhile."""

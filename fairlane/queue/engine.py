@@ -30,6 +30,7 @@ from fairlane.model import (
     JobError,
     JobSpec,
     Lease,
+    Leases,
     Limits,
     Renewal,
     Role,
@@ -181,7 +182,7 @@ class Queue:
 
     # --- jobs, for a dispatcher ---------------------------------------------------------------------------------------
 
-    async def acquire(self, pool: Pool, dispatcher: str, call_no: int, n: int) -> list[Lease]:
+    async def acquire(self, pool: Pool, dispatcher: str, call_no: int, n: int) -> Leases:
         """Leases up to `n` jobs (1 to 100), as many as fair order and the gates allow; large ones fewer at a time.
 
         `call_no` rises with each call of one dispatcher, and its calls are serial. After an error the same `call_no`

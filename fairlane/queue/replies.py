@@ -26,7 +26,9 @@ from fairlane.model import (
     JobError,
     JobSpec,
     Lease,
+    Leases,
     Limits,
+    Rest,
     Settlement,
     State,
     Submitted,
@@ -231,9 +233,10 @@ def submitted(word: bytes, value: bytes) -> Submitted | FairlaneError:
             return QueueFull(words, param="max_waiting_pool", retry_after=5)
 
 
-def leases(reply: Reply) -> list[Lease]:
-    """The jobs that acquire.lua leased."""
-    return [_lease(cast("list[bytes]", row)) for row in items(reply)]
+def leases(reply: Reply) -> Leases:
+    """The jobs that acquire.lua leased, and what it left."""
+    rest, rows = items(reply)
+    return Leases((_lease(cast("list[bytes]", row)) for row in items(rows)), cast(Rest, text(rest)))
 
 
 def _lease(row: list[bytes]) -> Lease:

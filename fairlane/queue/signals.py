@@ -21,6 +21,7 @@ from fairlane.queue.connection import Client, cancellable
 
 RECONNECT_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 POLL_S: Final = 1.0
+LINGER_S: Final = 0.2  # a channel without listeners is given up later, together with others: answers go out first
 # The last two are what uvloop and redis-py raise if a connection is closed under their hands.
 _LOST: Final = (RedisError, RedisClusterException, OSError, RuntimeError, AttributeError)
 Hear = Callable[[str], None]
@@ -43,6 +44,8 @@ class Signals:
         self._client = client
         self._timeout_s = timeout_s
         self._channels: dict[str, _Channel] = {}
+        self._left: set[str] = set()  # channels that nobody listens to any more
+        self._give_up_at = 0.0
         self._asked: Counter[str] = Counter()  # subscriptions that are not confirmed yet
         self._sending = asyncio.Lock()
         self._pubsub: Any = None
@@ -68,9 +71,10 @@ class Signals:
         """
         known = self._channels.setdefault(channel, _Channel())
         known.listeners.add(hear)
+        self._left.discard(channel)
         self._wanted.set()
         try:
-            if len(known.listeners) == 1:
+            if len(known.listeners) == 1 and not known.confirmed.is_set():
                 await self._send("subscribe", channel)
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -80,19 +84,26 @@ class Signals:
             yield
         finally:
             known.listeners.discard(hear)
-            if not known.listeners and self._channels.get(channel) is known:
-                del self._channels[channel]
-                await self._send("unsubscribe", channel)
+            if not known.listeners:
+                if not self._left:
+                    self._give_up_at = asyncio.get_running_loop().time() + LINGER_S
+                self._left.add(channel)
 
-    async def _send(self, what: str, channel: str) -> None:
+    def _forget_left(self) -> set[str]:
+        left, self._left = self._left, set[str]()
+        for channel in left:
+            del self._channels[channel]
+        return left
+
+    async def _send(self, what: str, *channels: str) -> None:
         """Failures are the reader's to mend: it subscribes to all channels again."""
         async with self._sending:
             if self._pubsub is None:
                 return
             if what == "subscribe":
-                self._asked[channel] += 1
+                self._asked.update(channels)
             with suppress(*_LOST):
-                await cancellable(getattr(self._pubsub, what)(channel))
+                await cancellable(getattr(self._pubsub, what)(*channels))
 
     async def _read(self) -> None:
         failures = 0
@@ -105,6 +116,8 @@ class Signals:
                     failures = 0
                     if message is not None:
                         self._deliver(message)
+                    if self._left and asyncio.get_running_loop().time() >= self._give_up_at:
+                        await self._send("unsubscribe", *self._forget_left())
                 self._wanted.clear()
             except _LOST:
                 await self._drop()
@@ -127,6 +140,7 @@ class Signals:
             self._pubsub = pubsub
 
     async def _drop(self) -> None:
+        self._forget_left()
         async with self._sending:  # what is sent through a closed one opens a new connection
             pubsub, self._pubsub = self._pubsub, None
             if pubsub is not None:

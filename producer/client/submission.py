@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from functools import wraps
 from inspect import Signature, signature
 from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
+from fairlane import strictjson
 from fairlane.errors import InvalidRequest
 from producer.intake import JobRequest
 
@@ -176,6 +176,6 @@ def _wire(request: JobRequest, tenant: str | None) -> bytes:
     }
     kept = {name: value for name, value in fields.items() if value is not None}
     try:
-        return json.dumps(kept, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:  # no JSON type, NaN, half of a surrogate pair, a circle
+        return strictjson.dump(kept)
+    except ValueError as error:  # no JSON type, NaN, half of a surrogate pair, a circle
         raise InvalidRequest(f"The job cannot be written as JSON: {error}.", param="body") from error

@@ -64,6 +64,22 @@ async def test_at_most_as_many_as_there_are(queue: Queue, pool: Pool) -> None:
     assert await take(queue, pool, 100) == []
 
 
+async def test_a_call_says_whether_what_it_left_could_run(queue: Queue, pool: Pool) -> None:
+    assert (await queue.acquire(pool, "d", 1, 9)).rest == "none"
+    await submit(queue, pool, n=4)
+    await submit(queue, pool, "bob", delay_ms=1_000)
+    assert (await queue.acquire(pool, "d", 2, 3)).rest == "more"
+    assert (await queue.acquire(pool, "d", 2, 3)).rest == "more", "nobody looks when a call is repeated"
+    await set_gates(queue, pool, "b1", {tier: TierGate(3, 3) for tier in pool.policy.tiers})
+    assert (await queue.acquire(pool, "d", 3, 1)).rest == "shut"
+    await set_gates(queue, pool, "b1", {tier: TierGate(4, 4) for tier in pool.policy.tiers})
+    last = await queue.acquire(pool, "d", 4, 1)
+    assert (len(last), last.rest) == (1, "none")
+    await submit(queue, pool)
+    await queue.pause(pool)
+    assert (await queue.acquire(pool, "d", 5, 1)).rest == "none"
+
+
 @pytest.mark.parametrize(("dispatcher", "call_no", "n"), [("d", 1, 0), ("d", 1, 101), ("d", 0, 1), ("no spaces", 1, 1)])
 async def test_a_call_that_makes_no_sense_is_refused(
     queue: Queue, pool: Pool, dispatcher: str, call_no: int, n: int

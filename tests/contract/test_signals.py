@@ -100,6 +100,25 @@ async def test_a_channel_can_be_left_and_entered_again_at_once(queue: Queue, poo
             assert await ear.next() == f"cancel {id_}"
 
 
+async def test_a_channel_that_nobody_listens_to_is_given_up(
+    pool: Pool, signals: Signals, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.queue.signals.POLL_S", 0.05)
+    stays, goes, ear = pool.key("settled", "job_1"), [pool.key("settled", f"job_{n}") for n in range(2, 5)], Ear()
+
+    async def said(channel: str) -> int:
+        return await client.publish(channel, "x")
+
+    async with signals.listen(stays, ear):
+        for channel in goes:
+            async with signals.listen(channel, ear):
+                assert await said(channel) == 1
+        async with asyncio.timeout(PATIENCE_S):
+            while any([await said(channel) for channel in goes]):
+                await asyncio.sleep(0.01)
+        assert await said(stays) == 1
+
+
 @pytest.mark.parametrize("store", ["valkey", "redis", "cluster"], indirect=True)
 async def test_after_a_broken_connection_all_are_told_and_hear_again(
     queue: Queue, pool: Pool, signals: Signals, client: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from dispatcher import worker as worker_module
 from dispatcher.backends.answer import Answer, CallFailed
 from dispatcher.holds import AHEAD, RENEWALS, Holds
 from fairlane.errors import StoreUnavailable
-from fairlane.model import JobSpec, Lease, Policy, Usage
+from fairlane.model import JobSpec, Leases, Limits, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Hear, Signals
@@ -78,6 +78,50 @@ async def test_a_submit_wakes_an_idle_worker_at_once(
     async with working(make_worker(queue, pool, script), signals):
         for _ in range(5):
             (id_,) = await submit(queue, pool)
+            await finished(queue, id_)
+
+
+async def test_nobody_asks_again_for_what_is_not_there(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "POLL_S", (60.0, 60.0))
+    acquire, asked = queue.acquire, list[int]()
+
+    async def counted(pool: Pool, dispatcher: str, call_no: int, n: int) -> Leases:
+        asked.append(n)
+        return await acquire(pool, dispatcher, call_no, n)
+
+    monkeypatch.setattr(queue, "acquire", counted)
+    async with working(make_worker(queue, pool, script), signals):
+        (id_,) = await submit(queue, pool)
+        await finished(queue, id_)
+        await all_released(queue, pool)
+        asked.clear()
+        for n in range(1, 6):
+            (id_,) = await submit(queue, pool)
+            await finished(queue, id_)
+            assert len(asked) == n
+
+
+async def test_whoever_was_refused_comes_when_a_job_of_its_own_has_ended(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deaf, so that nothing but the end of its own job can tell it."""
+    monkeypatch.setattr(worker_module, "POLL_S", (60.0, 60.0))
+    await set_gate(queue, pool, "b1", 1)
+    ids = await submit(queue, pool, 5)
+    async with working(make_worker(queue, pool, script), cast(Signals, Late(signals))):
+        for id_ in ids:
+            await finished(queue, id_)
+
+
+async def test_a_tenant_that_waits_for_its_own_jobs_goes_on_when_one_has_ended(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "POLL_S", (60.0, 60.0))
+    await queue.set_limits(pool, "ann", Limits(max_inflight=1))
+    async with working(make_worker(queue, pool, script), signals):
+        for id_ in await submit(queue, pool, 5):
             await finished(queue, id_)
 
 
@@ -242,7 +286,7 @@ async def test_a_lost_reply_of_acquire_loses_no_job(
 ) -> None:
     acquire, losses = queue.acquire, [2]
 
-    async def unsure(pool: Pool, dispatcher: str, call_no: int, n: int) -> list[Lease]:
+    async def unsure(pool: Pool, dispatcher: str, call_no: int, n: int) -> Leases:
         leases = await acquire(pool, dispatcher, call_no, n)
         if leases and losses[0]:
             losses[0] -= 1

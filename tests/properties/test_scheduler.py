@@ -2,7 +2,8 @@
 
 Submits, acquires (with lost replies and dispatchers that crash), outcomes right, late and twice, cancels, pauses,
 limits, weights, gates, moves and a clock that jumps both ways. Each acquire must lease exactly the jobs, in exactly the
-order, on exactly the backends that the oracle says; at the end all that Redis holds must be what the oracle says.
+order, on exactly the backends that the oracle says; after one that left `none`, nothing can run before a wake. At the
+end all that Redis holds must be what the oracle says.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from redis import Redis
 
 from fairlane.clock import ManualClock
 from fairlane.errors import FairlaneError, IllegalTransition, LeaseLost, QueueFull
@@ -70,8 +72,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.oracles = [Oracle(policy, self.clock.now_ms()) for _ in range(2)]
         self.pools: list[Pool] = []
         self.calls = count(1)
+        self.ears: list[Any] = []
+        self.left_none = [False, False]
         for name in ("one", "two"):
             self.pools.append(self.do(self.queue.pools.open(name, policy)))
+            self.ears.append(Redis.from_url(self.url).pubsub())
+            self.ears[-1].subscribe(self.pools[-1].key("wake"))
         for pool in (0, 1):
             for backend in ("b1", "b2"):
                 self.do(self.queue.set_backend(self.pools[pool], backend, "add"))
@@ -142,7 +148,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         if fate == "reply lost":
             assert self.do(self.queue.acquire(self.pools[pool], "d", call_no, n)) == got
         assert [(lease.id, lease.backend) for lease in got] == self.oracles[pool].acquire(n)
+        runnable = any(tier.since is not None for tier in self.oracles[pool].tiers.values())
+        assert got.rest == ("none" if not runnable else "more" if len(got) == n else "shut")
+        assert self.told(pool) or not self.left_none[pool] or not got
+        self.left_none[pool] = got.rest == "none"
         return multiple(*[(pool, lease) for lease in got] if fate != "crashed" else [])
+
+    def told(self, pool: int) -> bool:
+        """Whether a wake was published since we asked last."""
+        self.ears[pool].ping()
+        kinds = list(iter(lambda: self.ears[pool].get_message(timeout=5)["type"], "pong"))
+        return "message" in kinds
 
     @rule(
         held=consumes(leases) | leases, way=st.sampled_from(["succeeded", "failed"]), usage=usages, twice=st.booleans()
@@ -292,6 +308,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             for pool, oracle in zip(self.pools, self.oracles, strict=True):
                 assert self.do(of_redis(self.client, pool)) == of_oracle(oracle)
         finally:
+            for ear in self.ears:
+                ear.close()
+                ear.connection_pool.disconnect()
             self.do(self.queue.close())
             self.runner.close()
 

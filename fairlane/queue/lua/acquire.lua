@@ -5,7 +5,9 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', dispatcher, call number (rising per dispatcher), n
--- returns  {a job: {id, token, backend, spec (job.lua), attempt, until, head, body}, …}
+-- returns  {rest, {a job: {id, token, backend, spec (job.lua), attempt, until, head, body}, …}}
+--          rest, of what waits: none can run, and as soon as some can a wake is published (ring.lua, pause.lua) | shut: a
+--          gate does not let it through | more: it was not asked for, or (a repeated call) nobody looked
 -- errors   STALE a later call of this dispatcher was answered already
 -- events   settled for jobs past their deadline, one entry in `events` each; PUBLISH settled:<id>, wake
 -- cost     O(n · (K + log T + B) + K · B): T tenants in the ring, B backends, K tiers; with affinity, n · 8 · B more
@@ -30,15 +32,16 @@ if call_no == last_no then
       reply[#reply + 1] = {id, token, backend, spec, tries, till, head, body}
     end
   end
-  return reply
+  return {'more', reply}
 end
 
 read_turns()
 local till = now + pool.lease_ms
-local record, bytes, passed = int(call_no), 0, 0
+local record, bytes, passed, barred = int(call_no), 0, 0, false
 while #reply < n and bytes < BYTES_MOST and passed < PASSED_MOST do
   local tier, backend, gate_tier = next_turn()
   if not tier then
+    barred = true
     break
   end
   local id, token, size = pop(tier, backend, gate_tier, dispatcher, till, reply)
@@ -62,4 +65,10 @@ if passed == PASSED_MOST then
   redis.call('PUBLISH', wake_key, 'late') -- there may be others behind them
 end
 redis.call('SET', call_key(dispatcher), record, 'PX', 2 * pool.lease_ms)
-return reply
+local rest = 'none'
+for _, tier in ipairs(tiers()) do
+  if runnable(tier) then
+    rest = barred and 'shut' or 'more'
+  end
+end
+return {rest, reply}

@@ -42,7 +42,7 @@ for _, tier in ipairs(tiers()) do
       redis.call('HDEL', pool_key, 'since:' .. tier)
     else
       redis.call('HSET', pool_key, 'since:' .. tier, now)
-      redis.call('PUBLISH', wake_key, tier)
+      redis.call('PUBLISH', wake_key, tier) -- as in ring.lua
     end
   end
 end

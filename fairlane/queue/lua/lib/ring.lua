@@ -44,7 +44,7 @@ local function enter(tier, t, head)
   redis.call('ZADD', ring, v - credit(t, head), t.name)
   if not shelved and redis.call('ZCARD', ring) == 1 then
     redis.call('HSET', pool_key, 'since:' .. tier, now)
-    redis.call('PUBLISH', wake_key, tier)
+    redis.call('PUBLISH', wake_key, tier) -- always: whom acquire.lua told `none` waits for it
   end
 end
 
