@@ -25,7 +25,14 @@ HIGHEST, LOWEST = DEFAULT_TIERS[0], DEFAULT_TIERS[-1]
 
 def cells(requests: int) -> list[Cell]:
     one = Cell(
-        workload="conversation", way=BASE, rho=0.0, requests=requests, backends=4, profile="a10-7b", mix="normal"
+        workload="conversation",
+        way=BASE,
+        rho=0.0,
+        requests=requests // 2,
+        scrape_ms=500,
+        backends=4,
+        profile="a10-7b",
+        mix="normal",
     )
     return [replace(one, rho=rho, way=way) for rho in LOADS for way in WAYS]
 

@@ -20,7 +20,7 @@ WAYS: Final = (FCFS, "fcfs", "tenant-round-robin", "vtc", "hrrn", "ours", "ours-
 
 
 def cells(requests: int) -> list[Cell]:
-    one = Cell(workload=HEAVY, way=FCFS, rho=0.0, requests=requests, tiers=1)
+    one = Cell(workload=HEAVY, way=FCFS, rho=0.0, requests=requests // 2, scrape_ms=500, tiers=1)
     return [
         replace(one, workload=workload, rho=rho, way=way)
         for workload in (HEAVY, ON_OFF)

@@ -36,7 +36,8 @@ def cells(requests: int) -> list[Cell]:
                 workload="conversation",
                 way=FCFS,
                 rho=rho,
-                requests=requests if backends > 1 else requests // 2,
+                requests=requests // 2,
+                scrape_ms=500,
                 profile=profile,
                 backends=backends,
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 QUIET_MS: Final = 30_000  # a limit that was neither reached nor confirmed for so long may be tried again
+PROBE: Final = 8  # … by so small a part of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,10 @@ def _nothing_waits(known: Capacity, scrape: Scrape, theta: int) -> Capacity:
     if full:
         known = replace(known, confirmed_at_ms=scrape.now_ms)
     seen = quick or scrape.live - scrape.running <= max(1, scrape.live // 8)  # what we sent is visible
-    untried = scrape.denied > 0 and (known.ramp or scrape.now_ms - known.confirmed_at_ms > QUIET_MS)
-    if seen and (full or untried):
+    if seen and full:
         known = _raise_ramping(known, scrape) if known.ramp else _raise_slowly(known, quick=quick)
+    elif seen and scrape.denied > 0 and (known.ramp or scrape.now_ms - known.confirmed_at_ms > QUIET_MS):
+        known = _probe(known, scrape)
     cap = known.k
     external = scrape.running - min(scrape.live, known.live)  # runs there, and is not ours
     if known.top > 0 and external > max(theta, known.top // 8):
@@ -139,6 +141,15 @@ def _raise_ramping(known: Capacity, scrape: Scrape) -> Capacity:
     if known.last_k is not None and k >= known.last_k:
         return replace(known, k=known.last_k, ramp=False)
     return replace(known, k=k)
+
+
+def _probe(known: Capacity, scrape: Scrape) -> Capacity:
+    """K was not reached, since rooms and caches hold lower tiers back: what they cannot reach says little about K.
+
+    Raised as fast as a K that was reached it would grow until the lower tiers fill the backend and nothing of their
+    rooms is left; a burst of higher tiers then floods it (K 121 of 75 and 39 waiting, in a simulation: docs/capacity.md).
+    """
+    return replace(known, k=known.k + max(1, known.k // PROBE), confirmed_at_ms=scrape.now_ms)
 
 
 def _raise_slowly(known: Capacity, *, quick: bool) -> Capacity:
