@@ -169,7 +169,7 @@ class Watch:
         per_token_ms = token_ms(self._before, reading)
         self._before = reading
         self._slow = gate.is_slow(self._slow, per_token_ms, moment.tuning)
-        load = Load(reading.waiting, reading.kv, per_token_ms)
+        load = Load(reading.waiting, reading.kv, per_token_ms, reading.running)
         self._seen = {
             "family": reading.family,
             "running": reading.running,

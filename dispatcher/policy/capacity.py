@@ -147,7 +147,7 @@ def _probe(known: Capacity, scrape: Scrape) -> Capacity:
     """K was not reached, since rooms and caches hold lower tiers back: what they cannot reach says little about K.
 
     Raised as fast as a K that was reached it would grow until the lower tiers fill the backend and nothing of their
-    rooms is left; a burst of higher tiers then floods it (K 121 of 75 and 39 waiting, in a simulation: docs/capacity.md).
+    rooms is left; a burst of higher tiers then floods it (K 121 of 75, 39 waiting, in a simulation: docs/capacity.md).
     """
     return replace(known, k=known.k + max(1, known.k // PROBE), confirmed_at_ms=scrape.now_ms)
 

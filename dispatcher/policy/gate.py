@@ -1,8 +1,8 @@
 """From what is known of a backend to how many leases each tier may hold there, and why not more.
 
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
-L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, but for tier 0; the lowest tier only while
-nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
+L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and with L jobs like those that run, but for
+tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
 (The rooms are those of headroom.py; the rest is the design's §5, validated by simulation: docs/capacity.md.)
 
 While something waits, the lowest tier has θ = 0 rather than a shut gate: cap is then L - W of the scrape, and L falls
@@ -52,11 +52,13 @@ class Load:
     """What the last good scrape showed of a backend beside its capacity. None: it does not say.
 
     `token_ms` is the recent time per output token, None also when nothing was generated since the scrape before.
+    `running` is what runs there, whoever sent it.
     """
 
     waiting: int
     kv: float | None
     token_ms: float | None
+    running: int = 0
 
 
 def is_slow(was_slow: bool, token_ms: float | None, tuning: Tuning = DEFAULT) -> bool:
@@ -82,5 +84,19 @@ def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, 
     lowest = 0 < tier == len(rooms) - 1
     full = capacity.cap + (0 if lowest and load.waiting > 0 else tuning.of(tier))
     in_room = max(1, math.floor((capacity.k + tuning.of(0)) * room))
+    in_cache = _in_cache(load, tuning.kv_most * room) if tier > 0 else math.inf
     fallback = min(capacity.cap, max(1, math.floor(capacity.k * room)))
+    if in_cache < min(full, in_room):
+        return TierGate(int(in_cache), min(fallback, int(in_cache)), "kv")
     return TierGate(full, fallback, "full") if full <= in_room else TierGate(in_room, fallback, "room")
+
+
+def _in_cache(load: Load, share: float) -> float:
+    """How many jobs like those that run fill so much of the cache. Infinite if the page does not tell.
+
+    The share in use says nothing of what was sent since: a job fills the cache only when its prompt is read. Without
+    this a lower tier that finds its gate open sends until its room is full, and seconds later the cache is.
+    """
+    if not load.kv or not load.running:
+        return math.inf
+    return max(1, math.floor(load.running * share / load.kv))

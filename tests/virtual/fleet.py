@@ -159,7 +159,7 @@ class Observer:
     def _write(self, scrape: Scrape, page: Page) -> None:
         store, tier = self._fleet.store, self._fleet.tier
         rooms = headroom.rooms([each == tier for each in range(TIERS)])
-        found = gate.gates(self.known, Load(page.waiting, page.kv, None), rooms, slow=False)[tier]
+        found = gate.gates(self.known, Load(page.waiting, page.kv, None, page.running), rooms, slow=False)[tier]
         store.limit, store.fallback, store.fresh_at = found.limit, found.fallback, self._fleet.clock.now
         store.done = store.denied = 0
         self.scrapes.append(scrape)

@@ -83,7 +83,7 @@ class Live:
         self.pops: list[Pop] = []
         self.done: dict[str, float] = {}
         self.found: list[tuple[float, BackendView]] = []
-        self._manual, self._began_ms = manual, manual.now_ms()
+        self._manual, self.began_ms = manual, manual.now_ms()
         self._at_pop, self._at_end, self._scrape_ms = at_pop, at_end, scrape_ms
         self._arrived: list[JobSpec] = []
         self._answered: list[Lease] = []
@@ -109,7 +109,7 @@ class Live:
     async def _act(self) -> None:
         if not (self._scrape_due or self._steering_due or self._answered or self._arrived):
             return
-        self._manual.advance(self._began_ms + int(self.clock.now) - self._manual.now_ms())
+        self._manual.advance(self.began_ms + int(self.clock.now) - self._manual.now_ms())
         if self._answered:
             answered, self._answered = self._answered, []
             await self._settle(answered)
@@ -147,7 +147,7 @@ class Live:
     def _send(self, lease: Lease) -> None:
         prompt, answer = json.loads(lease.body)
         tiers = self.pool.policy.tiers
-        phi_ms = lease.phi_ms - self._began_ms
+        phi_ms = lease.phi_ms - self.began_ms
         priority = engine_priority(phi_ms, tiers.index(lease.tier), len(tiers), GAMMA_FIRST, 0)
         self.server.send(Request(prompt, answer, priority), lambda _: self._answered.append(lease))
 
