@@ -2,7 +2,8 @@
 
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
 L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and with L jobs like those that run, but for
-tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The scripts compare L at each pop; this says with what.
+tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The scripts compare L at
+each pop; this says with what.
 (The rooms are those of headroom.py; the rest is the design's §5, validated by simulation: docs/capacity.md.)
 
 While something waits, the lowest tier has θ = 0 rather than a shut gate: cap is then L - W of the scrape, and L falls
