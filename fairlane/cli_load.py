@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -22,11 +24,13 @@ Trace = Annotated[
 Servegen = Annotated[Path | None, typer.Option(metavar="FILE", help="Tenants as ServeGen's JSON describes them.")]
 Poisson = Annotated[str | None, typer.Option(metavar="RATE/s", help="Drawn: so many requests a second on average.")]
 Kind = Annotated[
-    str | None, typer.Option(metavar="chat|reasoning|mixed", help="Lengths, with --poisson. (Default: chat)")
+    str | None, typer.Option(metavar="chat|code|reasoning|mixed", help="Lengths, with --poisson. (Default: chat)")
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(min=0.01, help="So much of it. (Default: a whole trace; 60 of --servegen, 10 of --poisson)"),
+    typer.Option(
+        min=0.01, max=10_080, help="So much of it. (Default: a whole trace; 60 of --servegen, 10 of --poisson)"
+    ),
 ]
 From = Annotated[float, typer.Option("--from", min=0, metavar="MINUTE", help="Where in the file to begin.")]
 Tiers = Annotated[
@@ -59,6 +63,21 @@ ScrapeMs = Annotated[
 OutDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write tables (CSV, JSON, Markdown) and plots (SVG) there.")
 ]
+
+
+@contextmanager
+def ended_in_order() -> Generator[None]:
+    """SIGTERM, or a terminal that goes away, ends a run as Ctrl-C does: nothing of its private server is left."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def quiet() -> None:
@@ -114,6 +133,18 @@ def folder(out: Path | None) -> Path | None:
     except OSError as error:
         raise InvalidRequest(f"{out} cannot be written to: {error.strerror or error}.", param="out") from None
     return out
+
+
+@contextmanager
+def writing() -> Generator[None]:
+    """Files, after the work. Raises InvalidRequest for one that cannot be written, as on a full disk."""
+    from fairlane.errors import InvalidRequest
+
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or "A file"
+        raise InvalidRequest(f"{where} cannot be written to: {error.strerror or error}.", param="out") from None
 
 
 def can_plot() -> bool:

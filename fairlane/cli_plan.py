@@ -26,10 +26,12 @@ from fairlane.cli_load import (
     Tiers,
     Trace,
     can_plot,
+    ended_in_order,
     folder,
     progress,
     quiet,
     times_of,
+    writing,
 )
 from fairlane.terminal import AsJson, counted, refusals, say_json, say_table
 
@@ -68,11 +70,14 @@ def plan(
     It simulates the load (see `simulate`) with more and fewer backends. docs/plan.md says more.
     """
     from dispatcher.simulator.offer import Offer
+    from fairlane.errors import InvalidRequest
 
     offer = Offer(trace, servegen, poisson, kind, minutes, from_, tiers, mix, tenants, on_off, speed_up, seed)
-    with refusals(as_json):
+    with refusals(as_json), ended_in_order():
         folder(out)
         folder(plot.parent if plot else None)
+        if plot and plot.is_dir():
+            raise InvalidRequest(f"{plot} is a folder: name a file for --plot.", param="plot")
         question = _question(offer, slo, profile, way, most)
         found = asyncio.run(_planned(question, seed, scrape_ms))
         _warn(question)
@@ -125,9 +130,10 @@ def _tell(found: Plan, question: Question, out: Path | None, plot: Path | None, 
     from dispatcher.simulator.report import facts, write_tables
 
     about, tables = _about(found, question), _tables(found)
-    if out:
-        write_tables(out, "plan", tables, **about)
-    _draw(found, question, *(path for path in (plot, out / "plan.svg" if out else None) if path))
+    with writing():
+        if out:
+            write_tables(out, "plan", tables, **about)
+        _draw(found, question, *(path for path in (plot, out / "plan.svg" if out else None) if path))
     if as_json:
         say_json(facts(tables, **about))
         return

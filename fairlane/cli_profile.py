@@ -60,9 +60,12 @@ def check_writable(out: Path | None) -> None:
 
     if out is None:
         return
+    there = out.exists()
     try:
         with out.open("a"):
             pass
+        if not there:
+            out.unlink()  # if the backend cannot be profiled there is no file, rather than an empty one
     except OSError as error:
         raise InvalidRequest(f"{out} cannot be written: {error.strerror or error}.", param="out") from None
 

@@ -27,10 +27,12 @@ from fairlane.cli_load import (
     Tiers,
     Trace,
     can_plot,
+    ended_in_order,
     folder,
     progress,
     quiet,
     times_of,
+    writing,
 )
 from fairlane.terminal import AsJson, refusals, say_json, say_table
 
@@ -99,7 +101,7 @@ def simulate(
 
     offer = Offer(trace, servegen, poisson, kind, minutes, from_, tiers, mix, tenants, on_off, speed_up, seed)
     asked = Asked(tuple(dict.fromkeys(way or DEFAULT_WAYS)), profile, backends, rho, slo, seed, scrape_ms)
-    with refusals(as_json):
+    with refusals(as_json), ended_in_order():
         if rho is not None and speed_up != 1:
             raise InvalidRequest("Say --rho or --speed-up, not both.", param="rho")
         _simulate(offer, asked, folder(out), as_json)
@@ -121,8 +123,9 @@ def _simulate(offer: Offer, asked: Asked, out: Path | None, as_json: bool) -> No
     about = _about(load, arrivals, asked, profile)
     tables = _tables(outcomes)
     if out:
-        write_tables(out, "simulate", tables, **about)
-        _draw(out, outcomes)
+        with writing():
+            write_tables(out, "simulate", tables, **about)
+            _draw(out, outcomes)
     if as_json:
         say_json(facts(tables, **about))
         return

@@ -23,7 +23,7 @@ FCFS, SJF, SRPT = "engine-fcfs", "engine-sjf", "engine-srpt"
 
 
 def cells(requests: int) -> list[Cell]:
-    one = Cell(workload="", way=FCFS, rho=0.0, requests=requests, tiers=1)
+    one = Cell(workload="", way=FCFS, rho=0.0, requests=requests // 2, tiers=1)
     return [
         replace(one, workload=kind, rho=rho, way=way) for kind in KINDS for rho in LOADS for way in WAYS
     ]  # fmt: skip

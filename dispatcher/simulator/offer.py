@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +19,13 @@ from dispatcher.simulator.workloads.tenants import Shares, even, heavy, on_off, 
 from dispatcher.simulator.workloads.tiers import parse_mix, tier_names, with_tiers
 from dispatcher.simulator.workloads.trace import read_trace
 from fairlane.errors import InvalidRequest, UnknownTier
-from fairlane.model import DEFAULT_TIERS
+from fairlane.model import DEFAULT_TIERS, TIER_PATTERN
 
 MOST_REQUESTS: Final = 200_000
+MOST_MINUTES: Final = 10_080.0  # a week
+LEAST_MINUTES: Final = 0.01
+LEAST_SPEED_UP: Final = 0.00001
+MOST_RATE: Final = 1e6
 MOST_TENANTS: Final = 10_000
 MOST_TIERS: Final = 10
 DRAWN_MINUTES: Final = 10.0
@@ -80,8 +85,9 @@ def load_of(offer: Offer) -> Load:
     tiers = _tiers(offer)
     if not draws_tiers:
         _check_tiers(sample, tiers)
-    mix = parse_mix(offer.mix or DEFAULT_MIX)
-    shares = _shares(offer.tenants or DEFAULT_TENANTS) if offer.tenants or not sample[0].tenant else None
+    mix = parse_mix(DEFAULT_MIX if offer.mix is None else offer.mix)
+    tenants = DEFAULT_TENANTS if offer.tenants is None and not sample[0].tenant else offer.tenants
+    shares = None if tenants is None else _shares(tenants)
     rhythm = _rhythm(offer.on_off)
 
     def at(factor: float) -> list[Arrival]:
@@ -90,7 +96,9 @@ def load_of(offer: Offer) -> Load:
             arrivals = with_tenants(arrivals, shares, offer.seed)
         if draws_tiers:
             arrivals = with_tiers(arrivals, tiers, mix, offer.seed)
-        return on_off(arrivals, *rhythm, offer.seed) if rhythm else arrivals
+        arrivals = on_off(arrivals, *rhythm, offer.seed) if rhythm else arrivals
+        _check_length(arrivals[-1].at_ms / 60_000)
+        return arrivals
 
     return Load(source, tiers, at, part / offer.speed_up)
 
@@ -134,7 +142,7 @@ def _traced(offer: Offer, path: Path) -> Bare:
     chosen = windowed(arrivals, from_ms, length_ms)
     if not chosen:
         raise InvalidRequest(f"{path} has no requests in that window. Say another by --minutes or --from.")
-    _check_size(1.0, len(chosen), (chosen[-1].at_ms - chosen[0].at_ms) / 60_000)
+    _check_size(1.0, len(chosen), (chosen[-1].at_ms - chosen[0].at_ms) / 60_000, thinner=False)
     return partial(scaled, chosen)
 
 
@@ -188,22 +196,45 @@ def _rate_per_s(text: str) -> float:
         rate = float(text.removesuffix("/s"))
     except ValueError:
         rate = math.nan
-    if not 0 < rate < math.inf:
-        raise InvalidRequest(f"--poisson is requests a second, as 2 or 0.5/s; not {text!r}.", param="poisson")
+    if not 0 < rate <= MOST_RATE:
+        raise InvalidRequest(
+            f"--poisson is requests a second, as 2 or 0.5/s; not {text!r} (at most {MOST_RATE:,.0f}).", param="poisson"
+        )
     return rate
 
 
-def _check_size(factor: float, requests: float, minutes: float) -> None:
-    """`factor` times so many requests, which come in so many minutes, are to be simulated. Raises InvalidRequest."""
+def _check_size(factor: float, requests: float, minutes: float, *, thinner: bool = True) -> None:
+    """`factor` times so many requests, which come in so many minutes, are to be simulated. Raises InvalidRequest.
+
+    `thinner`: a smaller factor makes them fewer; those of a trace only come in more time.
+    """
     if factor * requests <= MOST_REQUESTS:
         return
     share = 0.95 * MOST_REQUESTS / (factor * requests)  # so that it fits also when it is rounded
     grown = "" if factor == 1 else f" ({factor:.3g} times the load)"
+    fits = share * minutes >= LEAST_MINUTES
+    advice = [f"Shorten the load: --minutes {_short(share * minutes)}"] if fits else []
+    if thinner and share >= LEAST_SPEED_UP:
+        advice.append(f"{'or make' if advice else 'Make'} it less dense: --speed-up {_short(share)}")
     raise InvalidRequest(
         f"{factor * requests:,.0f} requests{grown} are too many to simulate (at most {MOST_REQUESTS:,}). "
-        f"Shorten the load: --minutes {share * minutes:.2g}; or make it less dense: --speed-up {share:.2g}.",
+        f"{'; '.join(advice) or 'Offer less'}.",
         param="minutes",
     )
+
+
+def _check_length(minutes: float) -> None:
+    """A simulation looks at its backends by the clock, also while nobody comes. Raises InvalidRequest."""
+    if minutes > MOST_MINUTES:
+        raise InvalidRequest(
+            f"This load lasts {minutes:,.0f} minutes, too long to simulate (at most {MOST_MINUTES:,.0f}, a week). "
+            "Is arrival_s in seconds? Else shorten the load by --minutes, or make it denser."
+        )
+
+
+def _short(number: float) -> str:
+    """Two digits, without a power of ten where it can be."""
+    return f"{float(f'{number:.2g}'):g}"
 
 
 # --- whose they are, and how urgent -----------------------------------------------------------------------------------
@@ -212,15 +243,23 @@ def _check_size(factor: float, requests: float, minutes: float) -> None:
 def _tiers(offer: Offer) -> tuple[str, ...]:
     text = offer.tiers
     if text is None:  # shares of one's own say how many tiers there are
-        return tier_names(len(parse_mix(offer.mix))) if offer.mix else DEFAULT_TIERS
-    if text.isdecimal():
+        shares = len(DEFAULT_TIERS) if offer.mix is None else len(parse_mix(offer.mix))
+        if shares > MOST_TIERS:
+            raise InvalidRequest(
+                f"--mix has {shares} shares, but there are {MOST_TIERS} tiers at the most.", param="mix"
+            )
+        return tier_names(shares)
+    if text.isascii() and text.isdecimal():
         if not 1 <= int(text) <= MOST_TIERS:
             raise InvalidRequest(f"--tiers is 1 to {MOST_TIERS}, or names; not {text}.", param="tiers")
         return tier_names(int(text))
     names = tuple(name.strip() for name in text.split(","))
-    if len(names) > MOST_TIERS or len(set(names)) < len(names) or not all(names):
+    good = all(re.fullmatch(TIER_PATTERN, name) for name in names)
+    if len(names) > MOST_TIERS or len(set(names)) < len(names) or not good:
         raise InvalidRequest(
-            f"--tiers is a number, or up to {MOST_TIERS} different names, the highest first; not {text}.", param="tiers"
+            f"--tiers is a number, or up to {MOST_TIERS} different names, the highest first, "
+            f"of the form {TIER_PATTERN}; not {text!r}.",
+            param="tiers",
         )
     return names
 
@@ -228,7 +267,8 @@ def _tiers(offer: Offer) -> tuple[str, ...]:
 def _check_tiers(arrivals: Sequence[Arrival], tiers: Sequence[str]) -> None:
     for one in arrivals:
         if one.tier not in tiers:
-            there = ", ".join(dict.fromkeys(one.tier for one in arrivals))
+            found = list(dict.fromkeys(one.tier for one in arrivals))
+            there = ", ".join([*found[:MOST_TIERS], *(["…"] if len(found) > MOST_TIERS else [])])
             raise UnknownTier(
                 f"The trace has a tier {one.tier}, which is none of {', '.join(tiers)}. Say --tiers with its tiers, "
                 f"the highest first (it has: {there}), or --mix to draw others.",

@@ -12,7 +12,7 @@ from dispatcher.simulator.measures import Measures, measure
 from dispatcher.simulator.offer import Load
 from dispatcher.simulator.profile import Profile
 from dispatcher.simulator.request import Arrival
-from dispatcher.simulator.slo import Target
+from dispatcher.simulator.slo import Target, shown
 from dispatcher.simulator.stage import Stage, Tell
 from fairlane.errors import FairlaneError, InvalidRequest
 
@@ -166,7 +166,7 @@ async def _trial(
 
 def _beyond(question: Question, trials: Sequence[Trial]) -> Unattainable:
     last = max(trials, key=lambda one: one.backends)
-    missed = ", ".join(f"{target} (it is {last.seen_ms[target] / 1000:.3g} s)" for target in last.missed)
+    missed = ", ".join(f"{target} (it is {shown(last.seen_ms[target])})" for target in last.missed)
     tried = ", ".join(str(one.backends) for one in trials)
     backends = "1 backend does" if last.backends == 1 else f"{last.backends} backends do"
     return Unattainable(f"{backends} not meet {missed}. Tried: {tried}. Allow more backends by --most, or more time.")

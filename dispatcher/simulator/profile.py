@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -37,6 +36,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
     )
 }
 DEFAULT: Final = "a100-7b"
+MOST_WHOLE: Final = 1_000_000_000
+MOST_MS: Final = 1_000_000.0
+LEAST_STEP_MS: Final = 0.001  # a step is never free
+NAME_MOST: Final = 200
 
 
 def load_profile(name_or_path: str) -> Profile:
@@ -50,7 +53,7 @@ def load_profile(name_or_path: str) -> Profile:
         raise InvalidRequest(f"{name_or_path} is no profile: neither one of {known}, nor a file ({error}).") from None
     try:
         return _profile(json.loads(text))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"{name_or_path} is no profile: {error}. `fairlane profile URL` writes one.") from None
 
 
@@ -71,18 +74,24 @@ def _profile(found: Any) -> Profile:
         value = speed.get(field.name, field.default)
         whole = field.type == "int"
         good = (
-            isinstance(value, int) and value > 0 if whole else isinstance(value, int | float) and 0 <= value < math.inf
+            isinstance(value, int) and 0 < value <= MOST_WHOLE
+            if whole
+            else isinstance(value, int | float) and 0 <= value <= MOST_MS
         )
         if isinstance(value, bool) or not good:
             raise ValueError(
-                f"speed.{field.name} is {value!r}, not a {'positive whole' if whole else 'positive'} number"
+                f"speed.{field.name} is {str(value)[:40] if isinstance(value, int | float) else repr(value)[:40]}, "
+                f"not {f'a whole number from 1 to {MOST_WHOLE:,}' if whole else f'from 0 to {MOST_MS:,.0f} ms'}"
             )
     unknown = speed.keys() - {field.name for field in fields(Speed)}
     if unknown:
         raise ValueError(f"speed.{min(unknown)} is unknown")
-    if speed.get("step_ms", 1) <= 0:
-        raise ValueError("speed.step_ms is 0")
-    overhead_ms = float(outer.get("overhead_ms", 0.0))
-    if not 0 <= overhead_ms < math.inf:
-        raise ValueError(f"overhead_ms is {overhead_ms}")
-    return Profile(str(outer["name"]), Speed(**speed), overhead_ms)
+    if speed.get("step_ms", 1) < LEAST_STEP_MS:
+        raise ValueError(f"speed.step_ms is {speed['step_ms']}, less than {LEAST_STEP_MS}")
+    overhead_ms = outer.get("overhead_ms", 0.0)
+    if not isinstance(overhead_ms, int | float) or not 0 <= overhead_ms <= MOST_MS:
+        raise ValueError(f"overhead_ms is {repr(overhead_ms)[:40]}, not from 0 to {MOST_MS:,.0f} ms")
+    name = outer.get("name")
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= NAME_MOST:
+        raise ValueError(f"name is {repr(name)[:40]}, no text of up to {NAME_MOST} characters that can be printed")
+    return Profile(name, Speed(**speed), float(overhead_ms))

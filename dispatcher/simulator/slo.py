@@ -76,7 +76,7 @@ def parse_ms(text: str) -> float:
     """`250ms`, `2s`, `1.5m`, `1h`. Raises ValueError."""
     match = _TIME.fullmatch(text)
     if match is None or float(match[1]) == 0:
-        raise ValueError(f"{text!r} is no time: say a number above 0 and ms, s, m or h")
+        raise ValueError(f"{text[:40]!r} is no time: say a number above 0 and ms, s, m or h")
     return float(match[1]) * UNITS_MS[match[2]]
 
 
@@ -99,10 +99,11 @@ def shown(ms: float) -> str:
 def _target(text: str, tiers: Sequence[str]) -> Target:
     match = _TARGET.fullmatch(text)
     if match is None:
-        raise InvalidRequest(f"{text!r} is no SLO. {FORM}", param="slo")
+        raise InvalidRequest(f"{text[:80]!r} is no SLO. {FORM}", param="slo")
     if match["tier"] not in tiers:
-        raise UnknownTier(f"{text}: there is no tier {match['tier']}. There are: {', '.join(tiers)}.", param="slo")
+        there = f"there is no tier {match['tier'][:40]}. There are: {', '.join(tiers)}"
+        raise UnknownTier(f"{text[:80]}: {there}.", param="slo")
     try:
         return Target(match["tier"], match["metric"], int(match["percent"]), parse_ms(match["time"]))
     except ValueError as error:
-        raise InvalidRequest(f"{text}: {error}.", param="slo") from None
+        raise InvalidRequest(f"{text[:80]}: {error}.", param="slo") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from fairlane.errors import InvalidRequest
 from fairlane.queue.connection import Client
 
 TELL_MS: Final = 1000  # of virtual time
+MOST_MS: Final = 4 * 7 * 86_400_000  # four weeks: then a run ends, whoever still waits
 
 # of a run: its virtual time in ms, and how many requests are not answered yet
 Tell = Callable[[float, int], None]
@@ -44,12 +44,12 @@ class Stage:
         backends: int = 1,
         tell: Tell = untold,
     ) -> Run:
-        """One way by its name, until every request is answered. It can be cancelled."""
+        """One way by its name, until every request is answered, or MOST_MS have passed. It can be cancelled."""
         if self.client and name not in WITHOUT_STORE:
             await self.client.flushall()  # pyright: ignore[reportUnknownMemberType]
         way = self.ways[name]
         watched = Watched(way.scheduler(), tell)
-        return await run(arrivals, watched, profile, backends=backends, order=way.order, tiers=tiers)
+        return await run(arrivals, watched, profile, backends=backends, order=way.order, tiers=tiers, until_ms=MOST_MS)
 
 
 @contextmanager
@@ -94,4 +94,3 @@ class Watched:
         if now >= self._due_ms:
             self._due_ms = now + TELL_MS
             self._tell(now, self._world.left)
-            await asyncio.sleep(0)  # nothing else in a run waits for anything: here Ctrl-C gets through

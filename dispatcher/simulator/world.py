@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from dispatcher.backends.timing import Order
 from dispatcher.simulator.backend import Backend, Use
@@ -13,6 +14,8 @@ from dispatcher.simulator.clock import Clock
 from dispatcher.simulator.profile import Profile
 from dispatcher.simulator.request import Arrival, Request
 from fairlane.model import DEFAULT_TIERS
+
+BREATHER: Final = 100  # moments of virtual time
 
 
 class Scheduler(Protocol):
@@ -99,9 +102,13 @@ async def run(
     scheduler.begin(world)
     plan_next()
     await scheduler.act()
+    moments = 0
     while world.left and (next_ms := clock.next_ms) <= until_ms:
         if next_ms == math.inf:
             raise RuntimeError(f"The scheduler has lost {world.left} request(s): nothing is left to happen.")
         clock.run(next_ms)
         await scheduler.act()
+        moments += 1
+        if moments % BREATHER == 0:
+            await asyncio.sleep(0)  # nothing else in a run waits for anything: here Ctrl-C gets through
     return Run(requests, [backend.use for backend in made], min(clock.now, until_ms))

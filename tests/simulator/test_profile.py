@@ -38,6 +38,13 @@ def test_those_that_are_built_in_have_names() -> None:
         ({"speed": {"sequence_ms": float("nan")}}, "sequence_ms is nan"),
         ({"speed": 3}, "no `speed`"),
         ({"overhead_ms": -1}, "overhead_ms is -1"),
+        ({"overhead_ms": "1"}, "overhead_ms is '1'"),
+        ({"speed": {"slots": 10**30}}, "slots is 1000"),
+        ({"speed": {"step_ms": 10**400}}, "step_ms is 1000"),
+        ({"speed": {"step_ms": 1e-300}}, "step_ms is 1e-300, less than"),
+        ({"speed": {"sequence_ms": 1e300}}, "sequence_ms is 1e.300"),
+        ({"name": "\x1b[31m"}, "name is .*that can be printed"),
+        ({"name": None}, "name is None"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -47,7 +54,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, change: dict[str, Any], said: str
         load_profile(str(path))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "not json"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", "[" * 100_000])
 def test_what_is_no_profile_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "profile.json"
     path.write_text(text)

@@ -33,6 +33,11 @@ def test_streams_that_hardly_meet_tell_nothing() -> None:
     assert decode_of([answer(0, 20), answer(180, 20)]) is None
 
 
+def test_streams_whose_tokens_come_in_one_heap_tell_nothing() -> None:
+    assert decode_of([answer(5, 20, gap_ms=0.0)]) is None
+    assert side_by_side([answer(5, 20, gap_ms=0.0), answer(9, 20, gap_ms=0.0)]) == 1
+
+
 def test_the_cache_that_streams_hold_is_prompt_and_answer() -> None:
     found = decode_of([answer(0, 41, prompt=100)])
     assert found is not None
@@ -63,3 +68,7 @@ def test_the_cache_is_read_from_the_page() -> None:
     assert cache_on(b'sglang:max_total_num_tokens{model="m"} 4096.0\n') == Cache(4096)
     assert cache_on(b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n') is None
     assert cache_on(b"up 1\n") is None
+    for digits in (b"9" * 20, b"9" * 6000):
+        assert cache_on(b'vllm:cache_config_info{block_size="16",num_gpu_blocks="' + digits + b'"} 1.0\n') is None
+    for value in (b"+Inf", b"NaN", b"1e308"):
+        assert cache_on(b"sglang:max_total_num_tokens " + value + b"\n") is None

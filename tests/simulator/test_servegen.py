@@ -78,6 +78,25 @@ def test_a_share_of_the_clients_load_keeps_all_of_them(tmp_path: Path) -> None:
         ({"quantile_levels_percent": [0, 100]}, "3 quantiles for 2 levels"),
         ({"quantile_levels_percent": [5, 50, 100]}, "rise from 0 to 100"),
         ({"window_s": None}, "TypeError"),
+        ({"window_s": {"trace": float("nan")}}, "no length"),
+        ({"clients": [{"id": "\x1b[31m", "arrival_windows": [], "lengths": {}}]}, "no name of the form"),
+        (
+            {"clients": [{"id": 1, "arrival_windows": [[float("nan"), 1, 1, "Gamma", 1, 1]], "lengths": {}}]},
+            "no beginning",
+        ),
+        (
+            {
+                "quantile_levels_percent": [0, 100],
+                "clients": [
+                    {
+                        "id": 1,
+                        "arrival_windows": [],
+                        "lengths": {"0": {"input_tokens": {"q": [1, 1e300]}, "output_tokens": {"q": [1, 2]}}},
+                    }
+                ],
+            },
+            "a quantile is not from 0",
+        ),
     ],
 )
 def test_a_file_that_holds_no_clients_is_told(tmp_path: Path, change: dict[str, object], what: str) -> None:

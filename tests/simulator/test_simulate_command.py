@@ -9,12 +9,14 @@ import pty
 import re
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dispatcher.simulator.catalogue import NAMES
 from dispatcher.simulator.offer import Offer, load_of
+from dispatcher.simulator.workloads.lengths import KINDS
 from fairlane.errors import InvalidRequest
 from tests.simulator.typed import TIERS, fairlane, refused, told, write_trace
 
@@ -134,7 +136,7 @@ def test_rho_is_of_what_the_backends_get_through() -> None:
         (Offer(), "Which load? Say one of --trace FILE"),
         (Offer(poisson="2", trace=Path("x.csv")), "Which load? Say one of"),
         (Offer(poisson="fast"), "--poisson is requests a second, as 2 or 0.5/s; not 'fast'"),
-        (Offer(poisson="2", kind="poems"), "There are: chat, reasoning, mixed"),
+        (Offer(poisson="2", kind="poems"), f"There are: {', '.join(KINDS)}"),
         (Offer(trace=Path("x.csv"), kind="chat"), "--kind goes with --poisson"),
         (Offer(poisson="2", from_minute=3), "--from goes with a file"),
         (Offer(poisson="0.01", minutes=1), "no request comes within 1 minutes"),
@@ -142,7 +144,13 @@ def test_rho_is_of_what_the_backends_get_through() -> None:
         (Offer(poisson="2", tenants="0"), "N from 1 to 10,000; not '0'"),
         (Offer(poisson="2", tiers="11"), "--tiers is 1 to 10"),
         (Offer(poisson="2", tiers="a,a"), "different names"),
+        (Offer(poisson="2", tiers="Gold"), "different names"),
+        (Offer(poisson="2", tiers="²"), "different names"),
         (Offer(poisson="2", mix=".5,.6"), "is no mix: say enterprise, normal, uniform"),
+        (Offer(poisson="2", mix=""), "is no mix: say enterprise, normal, uniform"),
+        (Offer(poisson="2", mix=",".join(["0.05"] * 20)), "--mix has 20 shares, but there are 10 tiers at the most"),
+        (Offer(poisson="2", tenants=""), "N from 1 to 10,000; not ''"),
+        (Offer(poisson="1e308"), "not '1e308' (at most 1,000,000)"),
         (Offer(poisson="2", on_off="60"), "--on-off is two times, as 60s,120s"),
         (Offer(trace=Path("gone.csv")), "gone.csv cannot be read"),
     ],
@@ -156,6 +164,28 @@ def test_a_load_that_grows_too_large_is_refused_with_how_to_shorten_it() -> None
     load = load_of(Offer(poisson="1000", minutes=60))
     with pytest.raises(InvalidRequest, match=r"3,600,000 .*at most 200,000.* --minutes 3\.2; .* --speed-up 0\.053"):
         load.at(1.0)
+
+
+def test_what_is_said_to_shorten_a_load_can_be_said(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidRequest, match=r"at most 200,000\)\. Offer less\.$"):
+        load_of(Offer(poisson="1e6", minutes=1e4, speed_up=1000)).at(1.0)
+    monkeypatch.setattr("dispatcher.simulator.offer.MOST_REQUESTS", 50)
+    with pytest.raises(
+        InvalidRequest, match=r"^60 .*\. Shorten the load: --minutes 0\.16\.$"
+    ):  # thinner is only longer
+        load_of(Offer(trace=Path(trace)))
+
+
+@pytest.mark.parametrize(
+    "offer", [Offer(), Offer(minutes=0.1, on_off="1s,1000h"), Offer(minutes=0.15, speed_up=0.00001)]
+)
+def test_a_load_of_more_than_a_week_is_refused(trace: str, tmp_path: Path, offer: Offer) -> None:
+    path = Path(trace)
+    if not offer.minutes:
+        path = tmp_path / "ms.csv"
+        path.write_text("arrival_s,input_tokens,output_tokens\n0,5,5\n3600000,5,5\n")
+    with pytest.raises(InvalidRequest, match=r"too long to simulate .*Is arrival_s in seconds\?"):
+        load_of(replace(offer, trace=path)).at(1.0)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +215,16 @@ def test_a_trace_that_does_not_fit_is_refused_with_the_reason(tmp_path: Path, tr
     assert told("simulate", "--trace", str(foreign), "--tiers", "gold,silver", "--way", "direct")["requests"] == 2
 
 
+def test_a_file_that_cannot_be_written_is_told(trace: str, tmp_path: Path) -> None:
+    (tmp_path / "out" / "tiers.csv").mkdir(parents=True)
+    words = ("--trace", trace, "--way", "direct")
+    assert "tiers.csv cannot be written to: Is a directory" in refused(
+        "simulate", *words, "--out", str(tmp_path / "out")
+    )
+    words = (*words, "--slo", "default:ttft_p99=2s", "--plot", str(tmp_path))
+    assert "is a folder: name a file for --plot" in refused("plan", *words)
+
+
 def test_a_folder_that_cannot_be_made_is_refused_before_the_work(trace: str) -> None:
     assert "cannot be written to" in refused("simulate", "--trace", trace, "--out", f"{trace}/out")
 
@@ -202,7 +242,10 @@ def test_without_matplotlib_the_tables_are_written_and_the_rest_is_said(
 # --- while it runs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_terminal_sees_virtual_time_and_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_terminal_sees_virtual_time_and_whatever_ends_it_leaves_nothing_behind(
+    tmp_path: Path, signum: signal.Signals, code: int
+) -> None:
     words = ["simulate", "--poisson", "4", "--minutes", "60", "--way", "ours"]
     pid, terminal = pty.fork()
     if not pid:
@@ -212,13 +255,13 @@ def test_a_terminal_sees_virtual_time_and_ctrl_c_leaves_nothing_behind(tmp_path:
     while not re.search(r"ours.* of [\d,]+ requests, at 0:00:[0-5][1-9]", seen):
         seen += os.read(terminal, 4096).decode(errors="replace")
     assert list(tmp_path.glob("fairlane-simulate-*"))
-    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signum)
     try:
         while os.read(terminal, 4096):
             pass
     except OSError:  # Linux's way to say that the other end is closed
         pass
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
     assert not list(tmp_path.iterdir())
     assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in _read(path)]
 

@@ -63,6 +63,16 @@ def test_columns_may_stand_in_any_order(tmp_path: Path) -> None:
         (HEADER + f"0,1,{10**400}\n", 2, "output_tokens"),
         (HEADER + '0,1,"1\n', 2, "unexpected end"),
         ("tenant," + HEADER + ",0,1,1\n", 2, "tenant is empty"),
+        (
+            "tenant," + HEADER + "ann,0,1,1\nAnn Smith,0,1,1\n",
+            3,
+            "tenant is 'Ann Smith'; Fairlane takes names of the form",
+        ),
+        ("tenant," + HEADER + "a\0b,0,1,1\n", 2, r"tenant is 'a\x00b'"),
+        ("tenant," + HEADER + "\x1b[31m,0,1,1\n", 2, r"tenant is '\x1b[31m'"),
+        ("tenant," + HEADER + f"{'x' * 129},0,1,1\n", 2, "tenant is 'xxx"),
+        ("tier," + HEADER + "Gold,0,1,1\n", 2, "tier is 'Gold'"),
+        (f"{'x' * 1000}," + HEADER, 1, f"the column '{'x' * 40}' is unknown"),
     ],
 )
 def test_what_is_wrong_with_a_trace_is_told_with_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 import pytest
@@ -46,6 +47,25 @@ async def test_it_may_end_before_all_is_answered() -> None:
 
 async def test_nothing_to_do_is_done_at_once() -> None:
     assert (await run([], Direct(), PROFILE)).end_ms == 0
+
+
+async def test_a_run_can_be_cancelled_though_it_waits_for_nothing() -> None:
+    arrivals = [Arrival(0.0, "ann", "default", 5, 10_000_000)] * 3
+    slow = Profile("one by one", Speed(slots=1, step_ms=0.001, sequence_ms=0.0, prompt_token_ms=0.0))
+
+    class Looks(Direct):
+        """Something is to happen at each moment."""
+
+        def begin(self, world: World) -> None:
+            super().begin(world)
+            self.world = world
+            self.look()
+
+        def look(self) -> None:
+            self.world.clock.after(0.001, self.look)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(run(arrivals, Looks(), slow), 0.1)
 
 
 async def test_a_scheduler_that_loses_requests_is_told() -> None:

@@ -12,12 +12,22 @@ from typing import Any, Final, cast
 import httpx
 
 from dispatcher.backends.address import base_url
-from dispatcher.simulator.profiling.refusing import ENDPOINT, CannotProfile, check, object_in, understood, words_in
+from dispatcher.simulator.profiling.refusing import (
+    ENDPOINT,
+    CannotProfile,
+    check,
+    key_of,
+    object_in,
+    understood,
+    words_in,
+)
+from dispatcher.simulator.workloads.trace import MOST_TOKENS
 from fairlane import sse
 
 # Answers of a known length, and their tokens counted: not every server knows these fields.
 EXACT: Final[Mapping[str, Any]] = {"ignore_eos": True, "stream_options": {"include_usage": True}}
 CHARACTERS_A_TOKEN: Final = 4.0  # where the server does not count
+EVENT_MOST: Final = 1_000_000  # bytes
 WORDS: Final = [
     "time",
     "year",
@@ -102,17 +112,18 @@ class Answer:
 
 @dataclass(slots=True)
 class _Stream:
-    """One answer while it comes."""
+    """One answer while it comes. `key` is not repeated in an error."""
 
+    key: str = ""
     arrivals: list[tuple[float, int]] = field(default_factory=lambda: list[tuple[float, int]]())
     usage: Mapping[str, Any] = field(default_factory=lambda: dict[str, Any]())
     characters: int = 0
 
     def hear(self, event: bytes, now_ms: float) -> None:
         if b'"error"' in event and b'"choices"' not in event:
-            raise CannotProfile(f"In the stream the backend said: {words_in(sse.data_of(event) or event)}")
-        if b'"usage":' in event and (said := object_in(sse.data_of(event))).get("usage"):
-            self.usage = cast("Mapping[str, Any]", said["usage"])
+            raise CannotProfile(f"In the stream the backend said: {words_in(sse.data_of(event) or event, self.key)}")
+        if b'"usage":' in event and isinstance(said := object_in(sse.data_of(event)).get("usage"), dict):
+            self.usage = cast("Mapping[str, Any]", said)
         if b'"choices"' not in event or b'"choices":[]' in event or b'"choices": []' in event:
             return
         if not self.arrivals and _opening(event):
@@ -123,11 +134,17 @@ class _Stream:
         """All of it has come. Raises CannotProfile if that is nothing."""
         if not self.arrivals:
             raise CannotProfile("The backend answered with a stream without any token.")
-        answer = int(self.usage.get("completion_tokens") or len(self.arrivals))
+        answer = self._counted("completion_tokens") or len(self.arrivals)
         # Fewer events than tokens: some brought several. More: the last one only says that it is over.
         each = answer / min(answer, len(self.arrivals))
         tokens = tuple((at, each) for at, _ in self.arrivals[:answer])
-        return Answer(sent_ms, tokens, int(self.usage.get("prompt_tokens") or characters / CHARACTERS_A_TOKEN), answer)
+        prompt = self._counted("prompt_tokens") or max(1, int(characters / CHARACTERS_A_TOKEN))
+        return Answer(sent_ms, tokens, prompt, answer)
+
+    def _counted(self, name: str) -> int:
+        """As the server counted; 0 if that is no number of tokens."""
+        count = self.usage.get(name)
+        return count if isinstance(count, int) and 1 <= count <= MOST_TOKENS else 0
 
 
 class Asker:
@@ -163,7 +180,7 @@ class Asker:
             "stream": True,
             **(EXACT if self.exact else {}),
         }
-        stream, cutter = _Stream(), sse.Cutter()
+        stream, cutter = _Stream(key_of(self._headers)), sse.Cutter()
         self.sent += 1
         self.in_flight += 1
         sent_ms = self.now_ms()
@@ -172,11 +189,13 @@ class Asker:
                 async with self.client.stream(
                     "POST", self.url + ENDPOINT, json=body, headers={**self._headers}
                 ) as response:
-                    await check(response, self.url, self.model)
+                    await check(response, self.url, self.model, stream.key)
                     async for part in response.aiter_raw():
                         now_ms = self.now_ms()
                         for event in cutter.cut(part):
                             stream.hear(event, now_ms)
+                        if cutter.pending > EVENT_MOST:
+                            raise CannotProfile("The backend's stream has an event without an end.")
                         if begun and stream.arrivals:
                             begun.set()
         finally:

@@ -61,6 +61,7 @@ class Course:
         self._levels: list[int] = []
         self._foreign = 0
         self._own_cpu = 0.0
+        self._in_time = True
 
     async def run(self) -> Seen:
         """Takes the plan's seconds at the most. Raises CannotProfile."""
@@ -78,13 +79,20 @@ class Course:
                     if time.monotonic() - began + took_s > self._plan.seconds:
                         break
         except TimeoutError:
+            self._in_time = False
             self._tell("the time is over")
         return self._seen()
 
     def _seen(self) -> Seen:
         notes = self._notes
         levels = len({one.streams for one in notes.decodes})
-        if levels < min(2, self._slots) or len(notes.prefills) < 2:
+        few = levels < min(2, self._slots) or len(notes.prefills) < 2
+        if few and self._in_time:
+            raise CannotProfile(
+                "Its tokens cannot be timed: too few came of each answer, or all at one moment. Does it stream each "
+                "token as it is made, and nothing in between holds them back? Longer answers may help: --tokens."
+            )
+        if few:
             raise CannotProfile(
                 f"It is too slow to be profiled in {self._plan.seconds:g} s. Give it more time by --seconds, "
                 "or less to do by --concurrency, --prompt and --tokens."

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final
 
 from dispatcher.backends.timing import Speed
-from dispatcher.simulator.profile import Profile
+from dispatcher.simulator.profile import LEAST_STEP_MS, Profile
 from dispatcher.simulator.profiling import regression
 from dispatcher.simulator.profiling.checks import Check, checks_of
 from dispatcher.simulator.profiling.remarks import notes_on, warnings_of
@@ -24,7 +24,6 @@ from dispatcher.simulator.profiling.seen import Decode, Prefill, Reading, Seen
 
 ROUNDS: Final = 40  # in which who makes tokens, and how much is read, come to agree
 LEAST_MORE: Final = 0.05  # of a reading's time, by which its steps must be longer than usual to tell anything
-LEAST_STEP_MS: Final = 0.001  # a step is never free
 LONGER: Final = 2.0  # times the cache of the shortest streams that others must hold for its cost to be told
 PLATEAU: Final = 0.75  # of the largest step: those that read less were not full, since not all prompts were there yet
 LEFT: Final = 0.2  # of a step that must have been left for the next one to call it full

@@ -13,13 +13,15 @@ import httpx
 
 from dispatcher.backends import exposition
 from dispatcher.backends.scrape import MetricsPage, Reading, ScrapeFailed
+from dispatcher.simulator.profile import MOST_WHOLE
 from dispatcher.simulator.profiling.asking import Asker
+from dispatcher.simulator.profiling.refusing import beginning
 
 POLL_S: Final = 0.05
 SCRAPE_S: Final = 5.0
 # vLLM's cache as labels: blocks, and tokens in each. SGLang shows the tokens themselves.
 _CACHE: Final = re.compile(rb"^(?:ray_)?vllm[:_]cache_config_info\{(.*)\}", re.MULTILINE)
-_LABEL: Final = re.compile(rb'(\w+)="(\d+)"')
+_LABEL: Final = re.compile(rb'(\w+)="(\d{1,12})"')
 _TOKENS: Final = ("sglang:max_total_num_tokens", "sglang_max_total_num_tokens")
 
 
@@ -61,12 +63,14 @@ class Page:
     async def cache(self) -> Cache | None:
         """The size of the KV cache, where the page says it."""
         try:
-            answer = await self._asker.client.get(
-                f"{self._asker.url}/metrics", headers={**self._headers}, timeout=SCRAPE_S
-            )
-        except httpx.HTTPError:
+            async with (
+                asyncio.timeout(SCRAPE_S),
+                self._asker.client.stream("GET", f"{self._asker.url}/metrics", headers={**self._headers}) as answer,
+            ):
+                page = await beginning(answer, exposition.MAX_BYTES)
+        except (httpx.HTTPError, TimeoutError):
             return None
-        return cache_on(answer.content) if answer.is_success else None
+        return cache_on(page) if answer.is_success else None
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[Watched]:
@@ -101,9 +105,9 @@ def cache_on(page: bytes) -> Cache | None:
     if found := _CACHE.search(page):
         labels = {name: int(value) for name, value in _LABEL.findall(found[1])}
         blocks, size = labels.get(b"num_gpu_blocks", 0), labels.get(b"block_size", 0)
-        return Cache(blocks * size, size) if blocks and size else None
+        return Cache(blocks * size, size) if 0 < blocks * size <= MOST_WHOLE else None
     try:
         sizes = exposition.read(page, _TOKENS)
     except exposition.Unreadable:
         return None
-    return next((Cache(int(values[0])) for values in sizes.values() if values and values[0] >= 1), None)
+    return next((Cache(int(values[0])) for values in sizes.values() if values and 1 <= values[0] <= MOST_WHOLE), None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -11,7 +10,7 @@ import httpx
 
 from dispatcher.backends import wire
 from dispatcher.backends.address import shown
-from fairlane import sse
+from fairlane import sse, strictjson
 from fairlane.errors import FairlaneError
 
 ENDPOINT: Final = "/v1/chat/completions"
@@ -20,6 +19,7 @@ UNAUTHORIZED: Final = frozenset({401, 403})
 NOT_FOUND: Final = 404
 TOO_MANY: Final = 429
 SAID_MOST: Final = 300  # characters of a server's own words
+BODY_MOST: Final = 65_536  # bytes of an error
 
 
 class CannotProfile(FairlaneError):
@@ -50,18 +50,18 @@ def understood(url: str) -> Generator[None]:
         raise CannotProfile(f"{shown(url)} {words}. {advice}") from error
 
 
-async def check(response: httpx.Response, url: str, model: str) -> None:
-    """Raises CannotProfile for anything but a stream."""
+async def check(response: httpx.Response, url: str, model: str, key: str = "") -> None:
+    """Raises CannotProfile for anything but a stream; `key` is not repeated."""
     status = response.status_code
     if status == 200:
-        kind = response.headers.get("content-type", "")
+        kind = printable(response.headers.get("content-type", ""))
         if not kind.startswith(sse.MEDIA_TYPE):
             raise CannotProfile(
                 f"{shown(url)} does not stream ({kind or 'no content type'}), so that its first token cannot be seen. "
                 "Let it stream, or name another server of the same kind."
             )
         return
-    words = words_in(await response.aread())
+    words = words_in(await beginning(response, BODY_MOST), key)
     raise Answered(status, told(status, shown(url), model, words))
 
 
@@ -78,17 +78,38 @@ def told(status: int, where: str, model: str, words: str) -> str:
     return f"{where} answered {status} to a streamed request. It said: {words}"
 
 
+async def beginning(response: httpx.Response, most: int) -> bytes:
+    """No more than so many bytes of its body: what a server sends has no end that one could rely on."""
+    found = bytearray()
+    async for part in response.aiter_bytes():
+        found += part
+        if len(found) >= most:
+            break
+    return bytes(found[:most])
+
+
 def object_in(data: bytes | None) -> dict[str, Any]:
     """The JSON object; empty if it is none."""
     try:
-        found = json.loads(data or b"{}")
+        found = strictjson.parse_answer(data or b"{}")
     except ValueError:
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def words_in(body: bytes) -> str:
-    """The message of an error's body, or its beginning."""
+def words_in(body: bytes, key: str = "") -> str:
+    """The message of an error's body, or its beginning; without the key, which some servers repeat."""
     said: Any = object_in(body).get("error")
     text = cast("dict[str, Any]", said).get("message") if isinstance(said, dict) else said
-    return (text if isinstance(text, str) else body.decode(errors="replace"))[:SAID_MOST]
+    words = text if isinstance(text, str) else body.decode(errors="replace")
+    return printable(words.replace(key, "…") if key else words)
+
+
+def printable(text: str) -> str:
+    """A server's words, for a terminal: without what would steer it."""
+    return "".join(one if one.isprintable() else " " for one in text[:SAID_MOST])
+
+
+def key_of(headers: Mapping[str, str]) -> str:
+    """The key that they carry, if any."""
+    return headers.get("authorization", "").rpartition(" ")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -11,15 +12,26 @@ import httpx
 from dispatcher.backends import wire
 from dispatcher.backends.address import authorization, base_url, shown
 from dispatcher.backends.answer import CallFailed
+from dispatcher.simulator.profile import NAME_MOST
 from dispatcher.simulator.profiling.asking import Asker
 from dispatcher.simulator.profiling.course import Course, Plan, Tell
 from dispatcher.simulator.profiling.fit import Fit, fit
-from dispatcher.simulator.profiling.refusing import SAID_MOST, UNAUTHORIZED, CannotProfile, understood
+from dispatcher.simulator.profiling.refusing import (
+    UNAUTHORIZED,
+    CannotProfile,
+    beginning,
+    key_of,
+    printable,
+    understood,
+    words_in,
+)
 from dispatcher.simulator.profiling.seen import Seen
+from fairlane import strictjson
 from fairlane.errors import InvalidRequest
 from fairlane.model import BackendSpec
 
 LIST_S = 10.0
+LIST_MOST = 10_000_000  # bytes
 MARGIN = 64  # tokens of a model's length that stay free, beside the answer: prompts are made by estimate
 
 
@@ -39,9 +51,9 @@ async def profile(
     async with wire.connect(True) as client:
         served = await find(client, url, headers, model)
         plan = bounded(plan, served.length)
-        tell(f"{shown(url)}, model {served.model}: {describe(plan)}")
+        tell(f"{shown(url)}, model {printable(served.model)}: {describe(plan)}")
         seen = await Course(Asker(client, url, served.model, headers), headers, plan, tell).run()
-    return fit(seen, served.model), seen
+    return fit(seen, printable(served.model)[:NAME_MOST] or "unnamed"), seen
 
 
 async def find(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], model: str | None) -> Served:
@@ -49,8 +61,12 @@ async def find(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], 
     where = f"{base_url(url)}/v1/models"
     with understood(url):
         try:
-            answer = await client.get(where, headers={**headers}, timeout=LIST_S)
-        except httpx.ReadTimeout:
+            async with (
+                asyncio.timeout(LIST_S),
+                client.stream("GET", where, headers={**headers}, timeout=LIST_S) as answer,
+            ):
+                body = await beginning(answer, LIST_MOST)
+        except (httpx.ReadTimeout, TimeoutError):
             raise CannotProfile(f"{shown(where)} gave no answer in {LIST_S:g} s. Is the server well?") from None
     if answer.status_code in UNAUTHORIZED:
         raise CannotProfile(
@@ -59,17 +75,18 @@ async def find(client: httpx.AsyncClient, url: str, headers: Mapping[str, str], 
     if not answer.is_success:
         raise CannotProfile(
             f"{shown(where)} answered {answer.status_code}, so this is no OpenAI-compatible server. Is the URL right? "
-            f"It said: {answer.text[:SAID_MOST]}"
+            f"It said: {words_in(body, key_of(headers))}"
         )
-    cards = _cards(answer)
-    names = [str(card.get("id")) for card in cards]
-    if model is None and len(names) != 1:
-        raise InvalidRequest(f"Which model? It serves {', '.join(names) or 'none'}: say --model NAME.", param="model")
-    card = next((card for card in cards if card.get("id") == (model or names[0])), None)
+    cards = _cards(body, where)
+    ids = [card["id"] for card in cards]
+    names = printable(", ".join(ids)) or "none"
+    if model is None and len(ids) != 1:
+        raise InvalidRequest(f"Which model? It serves {names}: say --model NAME.", param="model")
+    card = next((card for card in cards if card.get("id") == (model or ids[0])), None)
     if card is None:
-        raise InvalidRequest(f"It does not serve {model!r}, but {', '.join(names) or 'none'}.", param="model")
+        raise InvalidRequest(f"It does not serve {model!r}, but {names}.", param="model")
     length = card.get("max_model_len")
-    return Served(str(card["id"]), length if isinstance(length, int) and length > 0 else None)
+    return Served(card["id"], length if isinstance(length, int) and length > 0 else None)
 
 
 def bounded(plan: Plan, length: int | None) -> Plan:
@@ -97,12 +114,14 @@ def _headers(url: str, key_env: str | None) -> dict[str, str]:
         raise InvalidRequest(failed.detail, param="key_env") from None
 
 
-def _cards(answer: httpx.Response) -> list[dict[str, Any]]:
+def _cards(body: bytes, where: str) -> list[dict[str, Any]]:
+    """Of the models, each with its `id`."""
     try:
-        found: Any = answer.json()
+        found: Any = strictjson.parse_answer(body)
     except ValueError:
         found = None
     data: Any = cast("dict[str, Any]", found).get("data") if isinstance(found, dict) else None
     if not isinstance(data, list):
-        raise CannotProfile(f"{shown(str(answer.url))} is no list of models, so this is no OpenAI-compatible server.")
-    return [cast("dict[str, Any]", one) for one in cast("list[Any]", data) if isinstance(one, dict)]
+        raise CannotProfile(f"{shown(where)} is no list of models, so this is no OpenAI-compatible server.")
+    cards = [cast("dict[str, Any]", one) for one in cast("list[Any]", data) if isinstance(one, dict)]
+    return [card for card in cards if isinstance(card.get("id"), str)]

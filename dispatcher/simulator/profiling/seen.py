@@ -85,14 +85,17 @@ class Notes:
 
 
 def decode_of(answers: Sequence[Answer]) -> Decode | None:
-    """From when the last one had begun until the first one was done; None if that was too short to tell anything."""
+    """From when the last one had begun until the first one was done; None if that was too short to tell anything.
+
+    So it is where tokens come in heaps: no time lies between them.
+    """
     begin, end = max(one.first_ms for one in answers), min(one.last_ms for one in answers)
     steps: list[float] = []
     held = 0.0
     for one in answers:
         within = [(at, count) for at, count in one.tokens if begin <= at <= end]
         made = sum(count for _, count in within[1:])
-        if made < FEWEST_TOKENS:
+        if made < FEWEST_TOKENS or within[-1][0] <= within[0][0]:
             return None
         steps.append((within[-1][0] - within[0][0]) / made)
         held += one.prompt + sum(count for at, count in one.tokens if at < begin) + made / 2
@@ -108,7 +111,7 @@ def side_by_side(answers: Sequence[Answer]) -> int:
         lasted[running] = lasted.get(running, 0.0) + at - before
         running, before = running + change, at
     least = LASTING * (edges[-1][0] - edges[0][0])
-    return max((count for count, ms in lasted.items() if ms >= least), default=1)
+    return max(1, *(count for count, ms in lasted.items() if ms >= least))
 
 
 def reading_of(metronome: Answer, others: Sequence[Answer]) -> Reading | None:

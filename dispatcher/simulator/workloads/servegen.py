@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from dispatcher.simulator.request import Arrival
+from dispatcher.simulator.workloads.trace import MOST_TOKENS
 from fairlane.errors import InvalidRequest
+from fairlane.model import TENANT_PATTERN
 
 # of one gap between arrivals, by the distribution's shape; the scale follows from the number of arrivals
 _GAPS: Final[Mapping[str, Callable[[random.Random, float], float]]] = {
@@ -102,7 +105,7 @@ def read_clients(path: str | Path) -> list[Client]:
             raise ValueError("quantile_levels_percent does not rise from 0 to 100")
         length_s = float(found["window_s"]["trace"])
         clients = [_client(one, levels, length_s) for one in found["clients"]]
-    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise InvalidRequest(f"{path} is no file of ServeGen clients: {type(error).__name__}: {error}.") from None
     if not any(client.lengths for client in clients):
         raise InvalidRequest(f"{path} has no client with lengths.")
@@ -140,7 +143,10 @@ def _client(found: Mapping[str, Any], levels: Sequence[float], length_s: float) 
     ]
     lengths.sort(key=lambda one: one.start_s)
     windows = [_window(one, length_s) for one in found["arrival_windows"]]
-    return Client(f"client-{found['id']}", windows, lengths)
+    name = f"client-{found['id']}"
+    if not re.fullmatch(TENANT_PATTERN, name):
+        raise ValueError(f"the client {name[:40]!r} has no name of the form {TENANT_PATTERN}")
+    return Client(name, windows, lengths)
 
 
 def _window(found: Sequence[Any], length_s: float) -> Window:
@@ -148,6 +154,8 @@ def _window(found: Sequence[Any], length_s: float) -> Window:
     if distribution not in _GAPS:
         raise ValueError(f"the distribution {distribution!r} is none of {', '.join(_GAPS)}")
     window = Window(float(start_s), length_s, float(rate), distribution, float(shape))
+    if not (0 <= window.start_s < math.inf and 0 < length_s < math.inf):
+        raise ValueError(f"the window {found} has no beginning, or no length")
     if not (0 <= window.rate_per_s < math.inf and _LEAST_SHAPE <= window.shape < math.inf):
         raise ValueError(f"the window {found} has no rate from 0 on or no shape from {_LEAST_SHAPE} on")
     return window
@@ -157,4 +165,6 @@ def _quantiles(levels: Sequence[float], found: Mapping[str, Any]) -> Quantiles:
     tokens = [float(value) for value in cast("Sequence[Any]", found["q"])]
     if len(tokens) != len(levels) or tokens != sorted(tokens):
         raise ValueError(f"{len(tokens)} quantiles for {len(levels)} levels, or they do not rise")
+    if not all(0 <= value <= MOST_TOKENS for value in tokens):
+        raise ValueError(f"a quantile is not from 0 to {MOST_TOKENS} tokens")
     return Quantiles(levels, tokens)

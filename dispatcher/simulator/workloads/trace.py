@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Final
 
 from dispatcher.simulator.request import Arrival
 from fairlane.errors import InvalidRequest
+from fairlane.model import TENANT_PATTERN, TIER_PATTERN
 
 REQUIRED: Final = ("arrival_s", "input_tokens", "output_tokens")
-OPTIONAL: Final = ("tenant", "tier")
+OPTIONAL: Final = {"tenant": TENANT_PATTERN, "tier": TIER_PATTERN}  # names that the queue takes, and their form
+COLUMNS: Final = (*REQUIRED, *OPTIONAL)
+SHOWN: Final = 40  # characters of what is wrong
 MOST_TOKENS: Final = 10_000_000  # more is a slip of the pen: no server has such a context
 
 
@@ -28,7 +32,7 @@ def read_trace(path: str | Path) -> list[Arrival]:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             arrivals = _arrivals(str(path), file)
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}.") from None
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}.") from None
     if not arrivals:
         raise InvalidRequest(f"{path} has no requests: a line for each has to follow the header.")
     arrivals.sort(key=lambda one: one.at_ms)
@@ -70,8 +74,8 @@ def _columns(header: Sequence[str]) -> list[str]:
         if name not in columns:
             raise ValueError(f"there is no column {name}; the first line names the columns ({', '.join(REQUIRED)})")
     for place, name in enumerate(columns):
-        if name not in REQUIRED + OPTIONAL:
-            raise ValueError(f"the column {name!r} is unknown; there may be {', '.join(REQUIRED + OPTIONAL)}")
+        if name not in COLUMNS:
+            raise ValueError(f"the column {name[:SHOWN]!r} is unknown; there may be {', '.join(COLUMNS)}")
         if name in columns[:place]:
             raise ValueError(f"the column {name} stands there twice")
     return columns
@@ -81,9 +85,11 @@ def _arrival(columns: Sequence[str], row: Sequence[str]) -> Arrival:
     if len(row) != len(columns):
         raise ValueError(f"{len(row)} values for {len(columns)} columns")
     cells = dict(zip(columns, (cell.strip() for cell in row), strict=True))
-    for name in OPTIONAL:
+    for name, pattern in OPTIONAL.items():
         if cells.get(name) == "":
             raise ValueError(f"{name} is empty; either every request has one, or leave the column out")
+        if name in cells and not re.fullmatch(pattern, cells[name]):
+            raise ValueError(f"{name} is {cells[name][:SHOWN]!r}; Fairlane takes names of the form {pattern}")
     prompt, answer = _tokens(cells, "input_tokens"), _tokens(cells, "output_tokens")
     return Arrival(1000 * _seconds(cells), cells.get("tenant", ""), cells.get("tier", ""), prompt, answer)
 
@@ -95,7 +101,7 @@ def _seconds(cells: Mapping[str, str]) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= 1000 * value < math.inf:
-        raise ValueError(f"arrival_s is {text[:40]!r}, not a number of seconds from 0 on")
+        raise ValueError(f"arrival_s is {text[:SHOWN]!r}, not a number of seconds from 0 on")
     return value
 
 
@@ -107,6 +113,6 @@ def _tokens(cells: Mapping[str, str], name: str) -> int:
         value = 0
     if not 1 <= value <= MOST_TOKENS:
         raise ValueError(
-            f"{name} is {text[:40]!r}, not a whole number from 1 to {MOST_TOKENS}; leave out requests that failed"
+            f"{name} is {text[:SHOWN]!r}, not a whole number from 1 to {MOST_TOKENS}; leave out requests that failed"
         )
     return value
