@@ -115,7 +115,7 @@ bench-streams: $(READY) ## Measure 200 streams and 1,000 long polls on one front
 	$(BIN)/python -m benchmarks.streams
 
 .PHONY: bench-peers
-bench-peers: build/peers/.ready ## Measure Fairlane beside taskiq-redis, Dramatiq, Huey, RQ and Celery on one Redis (5 minutes)
+bench-peers: build/peers/.ready ## Measure Fairlane beside taskiq-redis, Dramatiq, Huey, RQ and Celery on one Redis (10 minutes)
 	build/peers/bin/python -m benchmarks.peers
 
 build/peers/.ready: pyproject.toml | $(READY)
