@@ -5,8 +5,9 @@ the request goes on; then it stops, the rest is copied, and it goes on at the de
 request ends or is preempted, or if there is no place.
 
 Our model: the copy takes as long as what the request held at its start takes on the link. What was added meanwhile is
-copied in the downtime, which does not depend on the length (as was measured there); the token of the step that it
-leaves in is made anew. A backend gives away one request at a time, and gets one at a time. Copying slows down neither.
+copied in the downtime, which does not depend on the length (recalled from the paper, not checked); the token of the
+step that it leaves in is made anew. A backend gives away one request at a time, and gets one at a time. Copying slows
+down neither.
 The place is reserved against those whom the scheduler sends there, not within the engine: if it is gone when the
 request comes, the request waits, and keeps its cache.
 """
