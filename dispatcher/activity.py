@@ -1,10 +1,14 @@
-"""Which tiers of a pool are at work, or were a moment ago: only those keep room free from the tiers below them."""
+"""Which tiers of a pool are at work, or were a moment ago: only those keep room free from the tiers below them.
+
+And how much of the pool the highest one fills.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from dispatcher.policy import headroom
+from fairlane.metrics import capacity_of
 from fairlane.model import Policy
 from fairlane.standing import PoolLoad
 
@@ -16,14 +20,22 @@ class Activity:
 
     def __init__(self) -> None:
         self._active_ms: dict[str, float] = {}
+        self._inflight: dict[str, int] = {}
+        self._slots = 0
 
     def note(self, load: PoolLoad, now_ms: float) -> None:
         """A tier is at work if it has jobs that may run, or live leases."""
         for tier in load.tiers:
             if tier.runnable or tier.inflight:
                 self._active_ms[tier.tier] = now_ms
+        self._inflight = {tier.tier: tier.inflight for tier in load.tiers}
+        self._slots = sum(capacity_of(view) or 0 for view in load.backends if view.status == "up")
 
     def rooms(self, policy: Policy, now_ms: float) -> tuple[float, ...]:
         """Each tier's room, from the highest down."""
         active = [now_ms - self._active_ms.get(tier, -ACTIVE_MS) < ACTIVE_MS for tier in policy.tiers]
         return headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
+
+    def unfilled(self, policy: Policy) -> int:
+        """How many more jobs of the highest tier would fill what the pool's backends run at once; may be below 0."""
+        return self._slots - self._inflight.get(policy.tiers[0], 0)

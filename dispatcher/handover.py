@@ -62,4 +62,4 @@ def refuses_priority(answer: Answer) -> bool:
 def _priority(backends: Backends, lease: Lease) -> int:
     tiers = backends.pool.policy.tiers
     tier = tiers.index(lease.tier) if lease.tier in tiers else len(tiers) - 1  # it was removed a moment ago
-    return engine_priority(lease.phi_ms, tier, len(tiers), backends.gamma, EPOCH_MS)
+    return engine_priority(lease.phi_ms, tier, len(tiers), backends.gamma, EPOCH_MS, 1000 * backends.service_s)

@@ -67,8 +67,9 @@ class Observer:
 
     def _moment(self) -> Moment:
         now = asyncio.get_running_loop().time()
-        rooms = self._activity.rooms(self._pool.policy, 1000 * now)
-        return Moment(self._pool, rooms, self._redis_ms + round(1000 * (now - self._read_at)))
+        policy = self._pool.policy
+        rooms, unfilled = self._activity.rooms(policy, 1000 * now), self._activity.unfilled(policy)
+        return Moment(self._pool, rooms, unfilled, self._redis_ms + round(1000 * (now - self._read_at)))
 
     def _end(self, name: str) -> None:
         _, task = self._watches.pop(name)

@@ -12,6 +12,7 @@ import structlog
 
 from dispatcher.backends.address import authorization
 from dispatcher.backends.answer import CallFailed
+from dispatcher.backends.known import takes_priority
 from dispatcher.backends.scrape import MetricsPage, Reading, ScrapeFailed, token_ms
 from dispatcher.policy import capacity, ejection, gate
 from dispatcher.policy.blind import slots_without_metrics
@@ -37,10 +38,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The pool as it stands, the rooms of its tiers from the highest down, and Redis's time in ms."""
+    """The pool as it stands, the rooms of its tiers from the highest down, and Redis's time in ms.
+
+    `unfilled`: how many more jobs of the highest tier would fill what all backends run at once.
+    """
 
     pool: Pool
     rooms: Sequence[float]
+    unfilled: int
     now_ms: int
 
     @property
@@ -155,7 +160,7 @@ class Watch:
         fresh_at, early = self._known.fresh_at_ms, capacity.soon(self._known, page)
         self._known = capacity.learn(self._known, page, moment.tuning.of(0))
         if self._known.fresh_at_ms != fresh_at:
-            gates = self._gates(reading, moment)
+            gates = self._gates(reading, view, moment)
             self._fallbacks = {tier: one.fallback for tier, one in zip(moment.pool.policy.tiers, gates, strict=True)}
             await self._observe(gates, view, view.counts, moment)
         else:
@@ -164,7 +169,7 @@ class Watch:
             return SOON_S
         return self._interval_s if page.live or page.waiting else max(IDLE_S, self._interval_s)
 
-    def _gates(self, reading: Reading, moment: Moment) -> Sequence[TierGate]:
+    def _gates(self, reading: Reading, view: BackendView, moment: Moment) -> Sequence[TierGate]:
         """What each tier may send there; the numbers behind it are in `_seen`."""
         per_token_ms = token_ms(self._before, reading)
         self._before = reading
@@ -181,7 +186,10 @@ class Watch:
             "missing": list(reading.missing),
             "capacity": asdict(self._known),
         }
-        return gate.gates(self._known, load, moment.rooms, slow=self._slow, tuning=moment.tuning)
+        found = gate.gates(self._known, load, moment.rooms, slow=self._slow, tuning=moment.tuning)
+        if not takes_priority(view):
+            return found
+        return gate.ahead(found, view.counts.live, load, moment.unfilled, slow=self._slow, tuning=moment.tuning)
 
     # --- they cannot --------------------------------------------------------------------------------------------------
 

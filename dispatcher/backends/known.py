@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -29,16 +29,25 @@ def make_backend(spec: BackendSpec, over_http: Make) -> Backend:
     return NullBackend() if spec.url.startswith("null:") else over_http(spec)
 
 
+def takes_priority(view: BackendView) -> bool:
+    """Whether the backend belongs to a family that takes a `priority`, and has not refused it since it started."""
+    named = view.spec.family if view.spec else None
+    family = FAMILIES.get(named or str(fields(view.seen).get("family")))
+    return family is not None and family.priority and not view.no_priority
+
+
 class Backends:
     """Looks a backend up by name, and opens it on first use; closes those that are gone or have another address.
 
-    `pool` is the pool as it stands now, `gamma` its boost's γ per second.
+    `pool` is the pool as it stands now, `gamma` its boost's γ per second, `service_s` how long its jobs run on average
+    (0 if nobody knows).
     """
 
     def __init__(self, queue: Queue, pool: Pool, over_http: Make) -> None:
         self._queue = queue
         self.pool = pool
         self.gamma = GAMMA_FIRST
+        self.service_s = 0.0
         self._over_http = over_http
         self._prioritizing = frozenset[str]()
         self._open: dict[str, tuple[BackendSpec, Backend]] = {}
@@ -56,7 +65,7 @@ class Backends:
         return self._open[name][1]
 
     def takes_priority(self, name: str) -> bool:
-        """Whether the backend belongs to a family that takes a `priority`, and has not refused it since it started."""
+        """Whether the backend did so when the pool was last read."""
         return name in self._prioritizing
 
     async def priority_refused(self, name: str) -> None:
@@ -99,8 +108,10 @@ class Backends:
         load = await self._queue.inspect.load(self.pool)
         if load.version != self.pool.version:
             self.pool = await self._queue.pools.read(self.pool.code)
-        self.gamma = _gamma(self.pool, load)
-        self._prioritizing = frozenset(view.name for view in load.backends if _takes_priority(view))
+        steer = fields(load.steer)
+        self.gamma = _number(steer, "gamma", GAMMA_FIRST) if self.pool.policy.gamma is None else self.pool.policy.gamma
+        self.service_s = _number(steer, "service_s", 0.0)
+        self._prioritizing = frozenset(view.name for view in load.backends if takes_priority(view))
         specs = {view.name: view.spec for view in load.backends if view.spec}
         for name, (spec, _) in tuple(self._open.items()):
             if specs.get(name) != spec:
@@ -111,14 +122,6 @@ class Backends:
         return load
 
 
-def _gamma(pool: Pool, load: PoolLoad) -> float:
-    if pool.policy.gamma is not None:
-        return pool.policy.gamma
-    found = fields(load.steer).get("gamma")
-    return float(found) if isinstance(found, int | float) else GAMMA_FIRST
-
-
-def _takes_priority(view: BackendView) -> bool:
-    named = view.spec.family if view.spec else None
-    family = FAMILIES.get(named or str(fields(view.seen).get("family")))
-    return family is not None and family.priority and not view.no_priority
+def _number(steer: Mapping[str, object], name: str, otherwise: float) -> float:
+    found = steer.get(name)
+    return float(found) if isinstance(found, int | float) else otherwise

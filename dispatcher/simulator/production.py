@@ -72,6 +72,7 @@ class Production:
         self._answered: list[Request] = []
         self._waiting = 0  # submitted, not yet sent
         self._gamma = GAMMA_FIRST
+        self._service_ms = 0.0
         self._activity = Activity()
         self._watches: dict[str, Watch] = {}
         self._due: set[str] = set()  # whose page is to be read now
@@ -146,7 +147,8 @@ class Production:
         if self.setting.hands_over:
             tiers = self._world.tiers
             phi_ms = lease.phi_ms - self._began_ms
-            request.priority = engine_priority(phi_ms, tiers.index(lease.tier), len(tiers), self._gamma, 0)
+            tier, k = tiers.index(lease.tier), len(tiers)
+            request.priority = engine_priority(phi_ms, tier, k, self._gamma, 0, self._service_ms)
         self._world.send(request, self._backends[lease.backend])
 
     async def _settle(self, pool: Pool, requests: Sequence[Request]) -> None:
@@ -169,6 +171,8 @@ class Production:
         spec = SPEC if self.setting.gated else replace(SPEC, family="openai", slots=10_000)
         for name, backend in self._backends.items():
             await self._queue.set_backend(pool, name, "add", spec=spec)
+            if not self.setting.hands_over:
+                await self._queue.set_backend(pool, name, "no_priority")
             view = await self._queue.inspect.backend(pool, name)
             read_page = _reader(backend, self.setting.gated)
             interval_s = self.setting.scrape_ms / 1000
@@ -190,17 +194,20 @@ class Production:
         if self._pool is None:
             raise RuntimeError("There is no pool yet.")
         rooms = self._activity.rooms(self._policy, self._world.clock.now)
-        return Moment(self._pool, rooms, self._manual.now_ms())
+        return Moment(self._pool, rooms, self._activity.unfilled(self._policy), self._manual.now_ms())
 
     async def _steer(self, steering: Steering) -> None:
         self._steering_due = False
         await steering.round()
         self._world.clock.after(1000 * EVERY_S, self._steer_again)
-        if self._pool and self._policy.gamma is None:
-            load = await self._queue.inspect.load(self._pool)
-            self._gamma = float(fields(load.steer).get("gamma") or GAMMA_FIRST)
+        if self._pool is None:
+            return
+        steer = fields((await self._queue.inspect.load(self._pool)).steer)
+        self._service_ms = 1000 * float(steer.get("service_s") or 0)
+        if self._policy.gamma is None:
+            self._gamma = float(steer.get("gamma") or GAMMA_FIRST)
             self.gammas.append(self._gamma)
-        elif self._policy.gamma is not None:
+        else:
             self._gamma = self._policy.gamma
 
     def _steer_again(self) -> None:

@@ -88,19 +88,21 @@ async def test_a_backend_that_was_not_seen_to_take_one_gets_the_body_as_it_is(
 @pytest.mark.parametrize(
     ("policy", "steered", "lead_s"),
     [
-        (Policy(stale_ms=FOR_EVER, gamma=1.0), None, 4.159),  # (K - 1)·ln 4/γ
-        (Policy(stale_ms=FOR_EVER, gamma=None), 0.1, 41.59),
-        (Policy(stale_ms=FOR_EVER, gamma=None), 0.001, 120.0),
-        (Policy(stale_ms=FOR_EVER, gamma=0.0), None, 120.0),
+        (Policy(stale_ms=FOR_EVER, gamma=1.0), {}, 4.159),  # (K - 1)·ln 4/γ
+        (Policy(stale_ms=FOR_EVER, gamma=None), {"gamma": 0.1}, 41.59),
+        (Policy(stale_ms=FOR_EVER, gamma=None), {"gamma": 0.001}, 120.0),
+        (Policy(stale_ms=FOR_EVER, gamma=0.0), {}, 120.0),
+        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"service_s": 30.0}, 300.0),  # ten times as long as jobs run
+        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"service_s": None}, 4.159),
     ],
     indirect=["policy"],
 )
-async def test_the_head_start_of_a_tier_follows_gamma(
-    queue: Queue, pool: Pool, signals: Signals, script: Script, steered: float | None, lead_s: float
+async def test_the_head_start_of_a_tier_follows_gamma_and_how_long_jobs_run(
+    queue: Queue, pool: Pool, signals: Signals, script: Script, steered: dict[str, float | None], lead_s: float
 ) -> None:
     await observe(queue, pool, "vllm")
-    if steered is not None:
-        await queue.steer(pool, steered, json.dumps({"gamma": steered}))
+    if steered:
+        await queue.steer(pool, steered.get("gamma"), json.dumps(steered))
     async with working(make_worker(queue, pool, script), signals):
         ids = await submit(queue, pool, tier="batch") + await submit(queue, pool, tier="priority")
         for id_ in ids:

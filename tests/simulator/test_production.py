@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from statistics import median
 
 import pytest
@@ -69,6 +70,24 @@ async def test_a_light_tenant_hardly_notices_a_flood_and_the_backend_is_as_busy_
     assert light_ms(directly) > 4 * light_ms(alone), "else there is no flood"
     assert light_ms(ours) < 2 * light_ms(alone)
     assert ours.end_ms < 1.05 * directly.end_ms
+
+
+async def test_with_long_answers_the_highest_tier_does_not_wait_for_work_that_the_engine_has_put_back(
+    store: Client,
+) -> None:
+    """Answers of minutes in a small cache: what was put back may wait as long, and is older than any new job."""
+    dice, at_ms, arrivals = Random(3), 0.0, list[Arrival]()
+    for _ in range(400):
+        at_ms += dice.expovariate(1 / 1200)
+        tier = dice.choices(("priority", "default", "flex", "batch"), (10, 15, 15, 60))[0]
+        arrivals.append(Arrival(at_ms, "t", tier, 100, max(20, min(4_000, int(dice.lognormvariate(6.2, 1.0))))))
+    await store.flushall()
+    small_cache = Profile("long", Speed(slots=256, kv_tokens=12_000, step_ms=20.0, block_tokens=16))
+    ours = OURS["ours"]
+    found = await run(arrivals, Production(store, ours.setting), small_cache, order=ours.order)
+    assert sum(use.preemptions for use in found.backends) > 50, "else nothing was put back"
+    waits_ms = [one.first_ms - one.arrived_ms for one in found.requests if one.tier == "priority"]
+    assert max(waits_ms) < 2_000, "4 s with the gate or the lead as they were, 17 s with both"
 
 
 async def test_without_turns_the_light_tenant_waits_behind_the_flood(store: Client) -> None:

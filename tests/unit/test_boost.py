@@ -119,6 +119,21 @@ def test_each_tier_leads_the_next_by_the_same(gamma: float, leads_s: tuple[float
     assert [lead_ms(tier, 4, gamma) / 1000 for tier in range(4)] == pytest.approx(leads_s, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("service_s", "leads_s"),
+    [
+        (1.0, (20.79, 13.86, 6.93, 0)),  # short answers: as γ says
+        (9.0, (90, 60, 30, 0)),
+        (600.0, (900, 600, 300, 0)),  # capped
+        (math.inf, (900, 600, 300, 0)),
+        (math.nan, (20.79, 13.86, 6.93, 0)),
+    ],
+)
+def test_with_long_answers_the_tiers_lead_by_ten_times_the_mean(service_s: float, leads_s: tuple[float, ...]) -> None:
+    leads = [lead_ms(tier, 4, 0.2, 1000 * service_s) / 1000 for tier in range(4)]
+    assert leads == pytest.approx(leads_s, abs=0.01)
+
+
 @given(st.integers(1, 10), anything)
 def test_a_higher_tier_never_leads_by_less_and_the_lowest_by_nothing(tiers: int, gamma: float) -> None:
     leads = [lead_ms(tier, tiers, gamma) for tier in range(tiers)]
