@@ -50,7 +50,7 @@ async def examine(url: str, namespace: str = "fl") -> list[Finding]:
     A server that cannot be reached is a finding, not an exception. Raises `InvalidRequest` if the URL is malformed.
     """
     try:
-        client = connect(url)
+        client = connect(url, timed=True)
     except (ValueError, RedisClusterException) as error:
         raise InvalidRequest(f"{_address(url)} is no Redis URL: {error}", param="redis") from error
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, cast
 
 # json.dumps would make an encoder for each call.
@@ -32,6 +33,10 @@ class Head:
 
     def encode(self) -> bytes:
         """As the queue keeps it: JSON without what is empty."""
+        own = self.metadata or self.webhook or self.custom_id or self.line is not None or self.timeout_s is not None
+        return self._encode() if own else _alike(self.endpoint, self.model, self.stream, self.background)
+
+    def _encode(self) -> bytes:
         fields = {
             "endpoint": self.endpoint,
             "model": self.model,
@@ -71,6 +76,11 @@ class Head:
             custom_id=known.get("custom_id"),
             background=known.get("background") is True,
         )
+
+
+@lru_cache(256)  # of one model most jobs have the same
+def _alike(endpoint: str, model: str, stream: bool, background: bool) -> bytes:
+    return Head(endpoint, model, stream=stream, background=background)._encode()  # pyright: ignore[reportPrivateUsage]
 
 
 def _is_time(value: object) -> bool:

@@ -19,6 +19,8 @@ from fairlane.model import DEFAULT_TIERS
 
 # Tenants come in bursts, so that at half of its load somebody waits already; else all ways would be alike.
 SETUP: Final = Cell(workload="conversation, bursts of a heavy tenant", scrape_ms=500, way=FCFS, rho=0.0, requests=0)
+# Parts of the trace, and dice, that nothing was chosen or mended by
+ELSEWHERE: Final = "conversation, bursts of a heavy tenant, elsewhere"
 LOADS: Final = (0.5, 0.7, 0.85, 0.95, 1.05)
 HIGH_LOADS: Final = LOADS[2:]  # those of the ablation: with less, parts have little to do
 WHOLE: Final = ("ours", "ours-tokens")
@@ -34,22 +36,25 @@ PARTS: Final = ("highest tier: TTFT P99", "lowest tier: e2e P99", "largest servi
 
 def cells(requests: int) -> list[Cell]:
     one = replace(SETUP, requests=requests // 2)
-    return [
+    found = [
         replace(one, rho=rho, way=way)
         for rho in LOADS
         for way in (FCFS, *SINGLE, *(OURS if rho in HIGH_LOADS else WHOLE))
     ]
+    fresh = replace(one, workload=ELSEWHERE)
+    return found + [replace(fresh, rho=rho, way=way) for rho in LOADS for way in (FCFS, *SINGLE, "ours")]
 
 
-def parts(results: Results, **keys: object) -> list[list[float]]:
+def parts(results: Results, **where: object) -> list[list[float]]:
     """The four ratios to FCFS, run by run: the smaller, the better.
 
-    A gap smaller than the largest request counts as that: whoever serves whole requests cannot do better.
+    A gap smaller than the largest request counts as that: whoever serves whole requests cannot do better. The workload
+    is that of the set-up if `where` does not say.
     """
-    to = {"way": FCFS}
+    to, keys = {"way": FCFS}, {"workload": SETUP.workload, **where}
     gaps = [
         list(map(max, results.values("gap", **where), results.values("largest", **where)))
-        for where in (keys, {**keys, **to})
+        for where in (keys, keys | to)
     ]
     return [
         results.ratios(f"{HIGHEST} ttft p99", to, **keys),
@@ -64,34 +69,33 @@ def scores(results: Results, **keys: object) -> list[float]:
     return [mean_ratio(four) for four in zip(*parts(results, **keys), strict=True)]
 
 
-def _score(results: Results, way: str, rho: float) -> float:
-    return estimate(scores(results, way=way, rho=rho)).mean
+def _score(results: Results, way: str, rho: float, workload: str = SETUP.workload) -> float:
+    return estimate(scores(results, way=way, rho=rho, workload=workload)).mean
 
 
-def _over(results: Results, way: str, loads: Sequence[float]) -> list[float]:
+def _over(results: Results, loads: Sequence[float], **where: object) -> list[float]:
     """The geometric mean over the loads, by seed."""
-    return [mean_ratio(some) for some in zip(*(scores(results, way=way, rho=rho) for rho in loads), strict=True)]
+    return [mean_ratio(some) for some in zip(*(scores(results, rho=rho, **where) for rho in loads), strict=True)]
 
 
-def _ranking(results: Results, ways: Sequence[str], loads: Sequence[float]) -> Table:
+def _ranking(results: Results, ways: Sequence[str], loads: Sequence[float], workload: str = SETUP.workload) -> Table:
     columns = [
         Shown(
             Column(f"ρ = {rho}", "", 3, spread=True), lambda keys, rho=rho: estimate(scores(results, rho=rho, **keys))
         )
         for rho in loads
     ]
-    whole = Shown(
-        Column("all of them", "", 3, spread=True), lambda keys: estimate(_over(results, str(keys["way"]), loads))
-    )
-    return table(Column("way"), [(WORDS[way], {"way": way}) for way in ways], [*columns, whole])
+    whole = Shown(Column("all of them", "", 3, spread=True), lambda keys: estimate(_over(results, loads, **keys)))
+    rows = [(WORDS[way], {"way": way, "workload": workload}) for way in ways]
+    return table(Column("way"), rows, [*columns, whole])
 
 
 def _ablation(results: Results) -> Table:
     """Each part's worth: how much larger the score is without it, and the four ratios over those loads."""
-    ours = _over(results, "ours", HIGH_LOADS)
+    ours = _over(results, HIGH_LOADS, way="ours")
 
     def worth(keys: Mapping[str, object]):
-        theirs = _over(results, str(keys["way"]), HIGH_LOADS)
+        theirs = _over(results, HIGH_LOADS, **keys)
         return estimate([one / mine for one, mine in zip(theirs, ours, strict=True)])
 
     def part(n: int):
@@ -135,9 +139,19 @@ def _draw(ways: Sequence[str], loads: Sequence[float], title: str):
 
 
 def _facts(results: Results) -> dict[str, str]:
-    best = {rho: min(SINGLE, key=lambda way, rho=rho: _score(results, way, rho)) for rho in LOADS}
-    wins = [rho for rho in LOADS if _score(results, "ours", rho) < _score(results, best[rho], rho)]
-    ratios = {rho: [estimate(one).mean for one in parts(results, way="ours", rho=rho)] for rho in LOADS}
+    fresh = {f"elsewhere:{name}": value for name, value in _outcome(results, ELSEWHERE).items()}
+    return _outcome(results, SETUP.workload) | fresh
+
+
+def _outcome(results: Results, workload: str) -> dict[str, str]:
+    def score(way: str, rho: float) -> float:
+        return _score(results, way, rho, workload)
+
+    best = {rho: min(SINGLE, key=lambda way, rho=rho: score(way, rho)) for rho in LOADS}
+    wins = [rho for rho in LOADS if score("ours", rho) < score(best[rho], rho)]
+    ratios = {
+        rho: [estimate(one).mean for one in parts(results, way="ours", rho=rho, workload=workload)] for rho in LOADS
+    }
     bounds = (MOST, MOST_LOWEST, MOST, MOST)
     over = [
         f"{name} at ρ = {rho} ({value:.2f})"
@@ -150,9 +164,9 @@ def _facts(results: Results) -> dict[str, str]:
         "holds": verdict(len(wins) >= 4),
         "over": ", ".join(over) or "none",
         "holds-bounds": verdict(not over),
-        "ours": number(estimate(_over(results, "ours", LOADS)), 3),
-        **{f"ours@{rho}": number(_score(results, "ours", rho), 3) for rho in LOADS},
-        **{f"best@{rho}": f"{WORDS[way]} ({_score(results, way, rho):.3f})" for rho, way in best.items()},
+        "ours": number(estimate(_over(results, LOADS, way="ours", workload=workload)), 3),
+        **{f"ours@{rho}": number(score("ours", rho), 3) for rho in LOADS},
+        **{f"best@{rho}": f"{WORDS[way]} ({score(way, rho):.3f})" for rho, way in best.items()},
         "most-lowest": number(max(four[1] for four in ratios.values())),
         "most-other": number(max(max(four[0], *four[2:]) for four in ratios.values())),
     }
@@ -163,6 +177,7 @@ EXPERIMENT: Final = Experiment(
     cells,
     {
         "scores": lambda results: _ranking(results, (FCFS, *SINGLE, *WHOLE), LOADS),
+        "elsewhere": lambda results: _ranking(results, (FCFS, *SINGLE, "ours"), LOADS, ELSEWHERE),
         "parts": lambda results: _ranking(results, tuple(OURS), HIGH_LOADS),
         "ablation": _ablation,
         **{f"load@{rho}": _load(rho) for rho in LOADS},

@@ -19,6 +19,8 @@ from fairlane.model import DEFAULT_TIERS
 
 MAIN: Final = ("a10-7b", 1)  # profile and backends
 SETUPS: Final = (("a10-7b", 1), ("a10-7b", 4), ("a100-7b", 1))
+LONGER: Final = "conversation, longer parts"  # of all seeds together nearly the whole trace
+SHORTER: Final = "conversation"
 CURVE: Final = tuple(range(1, 11))  # tiers
 LOADS: Final = (0.85, 0.95)
 HIGH: Final = LOADS[1:]  # of the curve and the other set-ups
@@ -29,12 +31,12 @@ HIGHEST, LOWEST = DEFAULT_TIERS[0], DEFAULT_TIERS[-1]
 
 
 def cells(requests: int) -> list[Cell]:
-    """In the main set-up, at the highest load, over K; in the others with two tiers and four."""
+    """In the main set-up, at the highest load, over K; in the others with two tiers and four. Then longer parts."""
     found: list[Cell] = []
     for profile, backends in SETUPS:
         for rho in LOADS if (profile, backends) == MAIN else HIGH:
             one = Cell(
-                workload="conversation",
+                workload=SHORTER,
                 way=FCFS,
                 rho=rho,
                 requests=requests // 2,
@@ -45,11 +47,13 @@ def cells(requests: int) -> list[Cell]:
             found += [replace(one, way=way) for way in OTHERS]
             many = CURVE if (profile, backends) == MAIN and rho in HIGH else (2, 4)
             found += [replace(one, way=way, tiers=tiers) for way in MANY for tiers in many]
-    return found
+    in_main = [one for one in found if (one.profile, one.backends) == MAIN and one.tiers in (2, 4)]
+    found += [replace(one, workload=LONGER, requests=requests * 19 // 15) for one in in_main]
+    return found + [replace(one, scrape_ms=200) for one in in_main if one.way == "ours" and one.tiers == 4]
 
 
-def _at(rho: float, setup: tuple[str, int] = MAIN) -> dict[str, object]:
-    return {"profile": setup[0], "backends": setup[1], "rho": rho}
+def _at(rho: float, setup: tuple[str, int] = MAIN, workload: str = SHORTER) -> dict[str, object]:
+    return {"profile": setup[0], "backends": setup[1], "rho": rho, "workload": workload, "scrape_ms": 500}
 
 
 def _times_better(results: Results, of: str, keys: Mapping[str, object], what: str = "e2e p99") -> Estimate:
@@ -90,11 +94,22 @@ def _rows(
     ]
 
 
-def _main(rho: float, setup: tuple[str, int] = MAIN):
+def _main(rho: float, setup: tuple[str, int] = MAIN, workload: str = SHORTER):
     def made(results: Results) -> Table:
-        return table(Column("way"), _rows(results, _at(rho, setup)), _columns(results))
+        return table(Column("way"), _rows(results, _at(rho, setup, workload)), _columns(results))
 
     return made
+
+
+def _scrapes(results: Results) -> Table:
+    """What it costs to know backends less well."""
+    every = [
+        shown(results, f"{of} e2e p99", f"{name}: e2e P99") for of, name in ((HIGHEST, "highest"), (LOWEST, "lowest"))
+    ]
+    columns = [*every, shown(results, f"{HIGHEST} ttft p99", "highest: TTFT P99"), shown(results, "tokens/s", digits=0)]
+    keys = {"way": "ours", "tiers": 4}
+    rows = [(f"ρ = {rho}, every {ms} ms", {**_at(rho), **keys, "scrape_ms": ms}) for rho in LOADS for ms in (200, 500)]
+    return table(Column("metrics read"), rows, columns)
 
 
 def _classes(results: Results) -> Table:
@@ -163,25 +178,11 @@ def _draw_ways(results: Results, path: Path) -> None:
 
 def _facts(results: Results) -> dict[str, str]:
     found: dict[str, str] = {"main-profile": MAIN[0], "main-backends": str(MAIN[1]), "wanted": f"{WANTED:.2f}"}
+    for workload, name in ((SHORTER, "requests"), (LONGER, "longer-requests")):
+        found[name] = str(results.distinct("requests", workload=workload)[0])
+        for rho in LOADS:
+            found |= _verdicts(results, rho, workload, "longer-" if workload == LONGER else "")
     for rho in LOADS:
-        strict = {**_at(rho), "way": "strict-priority", "tiers": 4}
-        for way in (*MANY, "llumnix"):
-            keys = {**_at(rho), "way": way, "tiers": 4}
-            better, through = _times_better(results, HIGHEST, keys), _throughput(results, keys)
-            ttft = _times_better(results, HIGHEST, keys, "ttft p99")
-            lowest = fmean(results.ratios(f"{LOWEST} e2e p99", {"way": "strict-priority"}, **keys))
-            name = f"{way}@{rho}"
-            found |= {
-                f"{name}:better": number(better),
-                f"{name}:better-ttft": number(ttft),
-                f"{name}:tokens": number(through, 3),
-                f"{name}:lowest-to-strict": number(lowest),
-                f"{name}:all": number(_times_better(results, "all", keys)),
-                f"{name}:holds-better": verdict(better.mean >= WANTED),
-                f"{name}:holds-tokens": verdict(abs(through.mean - 1) <= 0.03),
-                f"{name}:holds-lowest": verdict(lowest < 1),
-            }
-        found[f"strict@{rho}:better"] = number(_times_better(results, HIGHEST, strict))
         highest = {
             way: {
                 tiers: results.estimate(f"{HIGHEST} e2e p99", **_at(rho), way=way, tiers=tiers).mean
@@ -193,11 +194,34 @@ def _facts(results: Results) -> dict[str, str]:
     return found
 
 
+def _verdicts(results: Results, rho: float, workload: str, prefix: str) -> dict[str, str]:
+    """What each way with four tiers makes of one load."""
+    found: dict[str, str] = {}
+    for way in (*MANY, "llumnix", "strict-priority"):
+        keys = {**_at(rho, workload=workload), "way": way, "tiers": 4}
+        better, through = _times_better(results, HIGHEST, keys), _throughput(results, keys)
+        lowest = fmean(results.ratios(f"{LOWEST} e2e p99", {"way": "strict-priority"}, **keys))
+        name = f"{prefix}{way}@{rho}"
+        found |= {
+            f"{name}:better": number(better),
+            f"{name}:better-ttft": number(_times_better(results, HIGHEST, keys, "ttft p99")),
+            f"{name}:tokens": number(through, 3),
+            f"{name}:lowest-to-strict": number(lowest),
+            f"{name}:all": number(_times_better(results, "all", keys)),
+            f"{name}:holds-better": verdict(better.mean >= WANTED),
+            f"{name}:holds-tokens": verdict(abs(through.mean - 1) <= 0.03),
+            f"{name}:holds-lowest": verdict(lowest < 1),
+        }
+    return found
+
+
 EXPERIMENT: Final = Experiment(
     "tiers",
     cells,
     {
         **{f"main@{rho}": _main(rho) for rho in LOADS},
+        **{f"longer@{rho}": _main(rho, workload=LONGER) for rho in LOADS},
+        "scrapes": _scrapes,
         **{f"curve@{rho}": _curve(rho) for rho in HIGH},
         **{f"{setup[0]}×{setup[1]}@{rho}": _main(rho, setup) for setup in SETUPS for rho in HIGH},
         "classes": _classes,

@@ -69,14 +69,18 @@ _NEVER: Final = Retry(NoBackoff(), 0)
 _DRIVER: Final = DriverInfo()  # else redis-py reads its version from its package's files, for every connection anew
 
 
-def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
-    """A client for `url`; it connects on first use. `timeout_s` bounds every call, the wait for a connection included.
+def connect(url: str, *, timeout_s: float = TIMEOUT_S, timed: bool = False) -> Client:
+    """A client for `url`; it connects on first use. `timeout_s` bounds connecting, the wait for a connection included.
+
+    Whoever calls bounds the call as a whole, as Store does. `timed`: each write and read is bounded by itself too.
+    redis-py starts a task for each such write, a quarter of what a call costs. The nodes of a Cluster and sentinels are
+    asked one after another, and so they always have it.
 
     Known forms: `redis://`, `rediss://`, `unix://`, `redis+cluster://host:port`, `rediss+cluster://…`,
     `redis+sentinel://[:password@]host:port[,host:port…]/service[/db]`. Raises InvalidRequest for any other.
     """
     try:
-        return _connect(url, timeout_s)
+        return _connect(url, timeout_s, timed=timed)
     except (ValueError, RedisClusterException) as error:
         words = _QUOTED.sub("", str(error)).rstrip(".")  # a part of the password, if that has a `/`
         raise InvalidRequest(
@@ -84,7 +88,7 @@ def connect(url: str, *, timeout_s: float = TIMEOUT_S) -> Client:
         ) from None
 
 
-def _connect(url: str, timeout_s: float) -> Client:
+def _connect(url: str, timeout_s: float, *, timed: bool) -> Client:
     scheme, _, rest = url.partition("://")
     options: dict[str, Any] = {
         "protocol": 2,
@@ -93,19 +97,20 @@ def _connect(url: str, timeout_s: float) -> Client:
         "retry": _NEVER,
         "driver_info": _DRIVER,
     }
+    of_server: dict[str, Any] = options if timed else {**options, "socket_timeout": None}
     if scheme in ("redis", "rediss", "unix"):
-        options |= {"max_connections": MAX_CONNECTIONS, "timeout": timeout_s, "connection_class": _CONNECTIONS[scheme]}
-        pool = BlockingConnectionPool.from_url(url, **options)  # pyright: ignore[reportUnknownMemberType]
+        kind = {"max_connections": MAX_CONNECTIONS, "timeout": timeout_s, "connection_class": _CONNECTIONS[scheme]}
+        pool = BlockingConnectionPool.from_url(url, **of_server, **kind)  # pyright: ignore[reportUnknownMemberType]
         return Redis.from_pool(pool)
     if scheme in ("redis+cluster", "rediss+cluster"):
         # RedisCluster's retries repeat whole commands; its redirections (MOVED, ASK) do not count as retries.
         return RedisCluster.from_url(scheme.removesuffix("+cluster") + "://" + rest, **options)
     if scheme == "redis+sentinel":
-        return _sentinel(url, options)
+        return _sentinel(url, options, of_server)
     raise ValueError("use redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://")
 
 
-def _sentinel(url: str, options: dict[str, Any]) -> Client:
+def _sentinel(url: str, of_sentinels: dict[str, Any], of_server: dict[str, Any]) -> Client:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
@@ -117,9 +122,9 @@ def _sentinel(url: str, options: dict[str, Any]) -> Client:
         "username": unquote(user) or None,
         "password": unquote(password) or None,
         "db": int(db or 0),
-        **options,
+        **of_server,
     }
-    sentinel = Sentinel(addresses, sentinel_kwargs=dict(options), **of_master)
+    sentinel = Sentinel(addresses, sentinel_kwargs=of_sentinels, **of_master)
     return sentinel.master_for(service)  # pyright: ignore[reportUnknownMemberType]
 
 

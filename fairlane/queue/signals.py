@@ -103,7 +103,8 @@ class Signals:
             if what == "subscribe":
                 self._asked.update(channels)
             with suppress(*_LOST):
-                await cancellable(getattr(self._pubsub, what)(*channels))
+                async with asyncio.timeout(self._timeout_s):
+                    await cancellable(getattr(self._pubsub, what)(*channels))
 
     async def _read(self) -> None:
         failures = 0
@@ -132,7 +133,8 @@ class Signals:
             channels = list(self._channels)
             self._asked = Counter(channels)
             try:
-                await cancellable(pubsub.subscribe(*channels))
+                async with asyncio.timeout(self._timeout_s):  # what connects may hang
+                    await cancellable(pubsub.subscribe(*channels))
             except BaseException:
                 with suppress(*_LOST):
                     await pubsub.aclose()

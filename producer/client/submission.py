@@ -39,7 +39,7 @@ class Submission:
         """Gives the request a key of its own, if it has none. Raises InvalidRequest."""
         _check(request, tenant)
         if request.idempotency_key is None:
-            request = replace(request, idempotency_key=secrets.token_hex(KEY_BYTES))
+            request = replace(request, idempotency_key=_fresh_key())
         return cls(request, tenant, _wire(request, tenant))
 
 
@@ -88,7 +88,7 @@ def submission(
         endpoint=endpoint or _ENDPOINTS[kinds[0]],
         body=whole,
         tier=tier,
-        idempotency_key=idempotency_key,
+        idempotency_key=_fresh_key() if idempotency_key is None else idempotency_key,
         delay_s=0.0 if delay_s is None else delay_s,
         deadline_s=deadline_s,
         timeout_s=timeout_s,
@@ -137,6 +137,10 @@ def submission_of(item: Mapping[str, object] | JobRequest) -> Submission:
     if not isinstance(item, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequest(f"A job is a dict or a JobRequest, not {type(item).__name__}.")
     return cast("Callable[..., Submission]", submission)(**item)
+
+
+def _fresh_key() -> str:
+    return secrets.token_hex(KEY_BYTES)
 
 
 def _check(request: JobRequest, tenant: str | None) -> None:

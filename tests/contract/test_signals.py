@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from fairlane.errors import StoreUnavailable
+from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from tests.contract.acts import finish, submit, take_one
+from tests.servers import ValkeyServer
 
 PATIENCE_S = 5.0
 
@@ -135,11 +138,52 @@ async def test_after_a_broken_connection_all_are_told_and_hear_again(
 
 
 async def test_a_redis_that_is_away_is_said_within_the_timeout() -> None:
-    from fairlane.queue.connection import connect
-
     client = connect("redis://127.0.0.1:1", timeout_s=0.2)
     async with Signals(client, timeout_s=0.3) as signals:
         with pytest.raises(StoreUnavailable):
             async with signals.listen("x", Ear()):
                 pass
     await client.aclose()
+
+
+async def test_a_connection_on_which_nothing_is_answered_is_given_up_for_a_new_one() -> None:
+    """A firewall that forgot it, say: without an end of its own the reader would wait on it for ever."""
+    with ValkeyServer() as server:
+        met: list[StreamWriter] = []
+
+        async def relay(reader: StreamReader, writer: StreamWriter) -> None:
+            met.append(writer)
+            if len(met) == 1:
+                return
+            there, to = await asyncio.open_connection("127.0.0.1", server.port)
+            await asyncio.gather(pump(reader, to), pump(there, writer))
+
+        async with await asyncio.start_server(relay, "127.0.0.1", 0) as front:
+            client = connect(f"redis://127.0.0.1:{front.sockets[0].getsockname()[1]}")
+            async with Signals(client, timeout_s=0.5) as signals:
+                with pytest.raises(StoreUnavailable):
+                    async with signals.listen("x", Ear()):
+                        pass
+                ear = Ear()
+                async with asyncio.timeout(PATIENCE_S):
+                    while not await heard(signals, client, ear):
+                        pass
+            await client.aclose()
+            for one in met:
+                one.close()
+
+
+async def heard(signals: Signals, client: Any, ear: Ear) -> bool:
+    """Whether a word is heard; while there is no subscription, listening takes its timeout."""
+    try:
+        async with signals.listen("x", ear):
+            await client.publish("x", "hello")
+            return await ear.next() == "hello"
+    except StoreUnavailable:
+        return False
+
+
+async def pump(reader: StreamReader, writer: StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+    writer.close()

@@ -39,7 +39,7 @@ def shared() -> Iterator[ValkeyServer]:
 
 @asynccontextmanager
 async def opened(url: str, **options: float) -> AsyncIterator[Queue]:
-    made = Queue(connect(url, **options))
+    made = Queue(connect(url, **options), **options)
     try:
         yield made
     finally:
