@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import structlog
@@ -19,7 +18,7 @@ from dispatcher.policy.autoscale import Scaling, Use, desired_replicas
 from dispatcher.policy.fairness import top
 from dispatcher.policy.thermostat import Thermostat, next_gamma
 from dispatcher.recording import Recording
-from dispatcher.seen import fields, packed, remembered
+from dispatcher.seen import fields, packed, remembered, told
 from fairlane.errors import FairlaneError
 from fairlane.metrics import OTHER, capacity_of
 from fairlane.queue.engine import Queue
@@ -132,8 +131,8 @@ class Steering:
             "gap": round(fair.gap, 4),
             "compared": fair.tenants,
             "tenants": [*tenants, (OTHER, round(rest + nameless, 4))],
-            "thermostat": asdict(thermostat),
-            "scaling": asdict(scaling),
+            "thermostat": told(thermostat),
+            "scaling": told(scaling),
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
@@ -19,7 +19,7 @@ from dispatcher.policy.blind import slots_without_metrics
 from dispatcher.policy.capacity import Capacity, Scrape
 from dispatcher.policy.ejection import Counters, Health
 from dispatcher.policy.gate import Load, Tuning
-from dispatcher.seen import fields, packed, remembered
+from dispatcher.seen import fields, packed, remembered, told
 from fairlane.errors import FairlaneError, NotFound
 from fairlane.model import BackendCounts, BackendSpec, TierGate
 from fairlane.queue.engine import Queue
@@ -184,7 +184,7 @@ class Watch:
             "slow": self._slow,
             "rooms": [round(share, 3) for share in moment.rooms],
             "missing": list(reading.missing),
-            "capacity": asdict(self._known),
+            "capacity": told(self._known),
         }
         found = gate.gates(self._known, load, moment.rooms, slow=self._slow, tuning=moment.tuning)
         if not takes_priority(view):
@@ -240,7 +240,7 @@ class Watch:
     ) -> None:
         gates = [_bounded(one, self._health.most) for one in gates]
         by_tier = dict(zip(moment.pool.policy.tiers, gates, strict=True))
-        seen = packed({**self._seen, "health": asdict(self._health)})
+        seen = packed({**self._seen, "health": told(self._health)})
         epoch = view.epoch + self._restarted
         await self._queue.observe(moment.pool, self._name, by_tier, counted=counted, seen=seen, epoch=epoch)
         self._restarted, self._shut = False, self._health.most is not None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 from rich.progress import Progress
 
@@ -14,6 +17,7 @@ from benchmarks.experiments.experiment import Experiment, Scale
 from benchmarks.experiments.measuring import run, timed_run
 from benchmarks.experiments.results import Results, rounded
 from fairlane.logging import configure
+from fairlane.process import PARENT_CHECK_S
 
 
 def grid(experiment: Experiment, scale: Scale) -> list[Cell]:
@@ -23,11 +27,23 @@ def grid(experiment: Experiment, scale: Scale) -> list[Cell]:
     ]
 
 
+def begin(parent: int) -> None:
+    """In a worker. One whose parent was killed would go on for an hour, for nobody."""
+    configure("error")
+    Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
+    os._exit(1)  # its store ends with it
+
+
 def drive(experiment: Experiment, cells: Sequence[Cell], traces: Path, workers: int) -> Results:
     """The rows in the order of the cells, however many workers there are."""
     spawn = multiprocessing.get_context("spawn")  # a fork would share the store's connection
     with (
-        ProcessPoolExecutor(1 if experiment.timed else workers, spawn, configure, ("error",)) as pool,
+        ProcessPoolExecutor(1 if experiment.timed else workers, spawn, begin, (os.getpid(),)) as pool,
         Progress() as progress,
     ):
         task = progress.add_task(experiment.name, total=len(cells))

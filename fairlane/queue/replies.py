@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, fields
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from fairlane.errors import (
@@ -265,6 +266,7 @@ def backend_spec_json(spec: BackendSpec) -> str:
     return json.dumps(asdict(spec))
 
 
+@lru_cache(256)  # it is read with every look at a backend, and seldom changes
 def backend_spec(field: bytes | None) -> BackendSpec | None:
     """The inverse of `backend_spec_json`; None if none was given."""
     if field is None:

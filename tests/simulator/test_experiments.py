@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,3 +136,19 @@ def test_a_mistake_at_the_command_line_is_named(
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert words in capsys.readouterr().err
+
+
+def test_a_worker_ends_when_whoever_drives_it_was_killed() -> None:
+    driver = """
+import os, time
+from benchmarks.experiments.driving import begin
+if os.fork() == 0:
+    begin(os.getppid())
+    print("works", flush=True)
+time.sleep(100)
+"""
+    with subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True) as driving:
+        assert driving.stdout
+        assert driving.stdout.readline() == "works\n"
+        driving.kill()
+        assert driving.communicate(timeout=20)[0] == "", "until the worker lets go of its output"
