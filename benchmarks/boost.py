@@ -23,7 +23,7 @@ from benchmarks.bursts import KINDS, PROMPT, SPEED, TENANTS, THETA, Job, Outcome
 from benchmarks.flood import quantile
 from benchmarks.servers import server
 from dispatcher.backends.known import GAMMA_FIRST
-from dispatcher.backends.timing import Sequence as Request
+from dispatcher.backends.sequences import Sequence as Request
 from dispatcher.policy.boost import ClassStats, boost_ms, engine_priority, learned
 from dispatcher.policy.thermostat import WINDOW, Sample, Thermostat, next_gamma
 from dispatcher.simulator.clock import Clock

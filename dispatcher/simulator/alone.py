@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import cycle, islice
 from typing import Final
 
+from dispatcher.backends.sequences import Sequence as InEngine
 from dispatcher.backends.timing import Engine
-from dispatcher.backends.timing import Sequence as InEngine
 from dispatcher.simulator.fair.direct import Direct
 from dispatcher.simulator.profile import Profile
 from dispatcher.simulator.request import Arrival

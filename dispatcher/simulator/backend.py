@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from dispatcher.backends.timing import Engine, Order, Step, Stride
+from dispatcher.backends.sequences import Order
+from dispatcher.backends.timing import Engine, Step, Stride
 from dispatcher.simulator.clock import Clock
 from dispatcher.simulator.profile import Profile
 from dispatcher.simulator.request import Request

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from dispatcher.backends.timing import Order
+from dispatcher.backends.sequences import Order
 from dispatcher.simulator.clusters import CLUSTERS
 from dispatcher.simulator.clusters.arrival import AtArrival, least_loaded
 from dispatcher.simulator.fair import FAIR

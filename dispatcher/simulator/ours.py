@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dispatcher.backends.known import GAMMA_FIRST
-from dispatcher.backends.timing import ByPriority, Order
+from dispatcher.backends.sequences import ByPriority, Order
 from dispatcher.simulator.production import Setting
 from fairlane.model import Policy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dispatcher.backends.timing import Sequence
+from dispatcher.backends.sequences import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dispatcher.backends.timing import Order
+from dispatcher.backends.sequences import Order
 from dispatcher.simulator.world import Scheduler
 
 

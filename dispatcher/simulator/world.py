@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from dispatcher.backends.timing import Order
+from dispatcher.backends.sequences import Order
 from dispatcher.simulator.backend import Backend, Use
 from dispatcher.simulator.clock import Clock
 from dispatcher.simulator.profile import Profile

@@ -10,8 +10,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dispatcher.backends.sequences import Sequence
 from dispatcher.backends.simulated import Options
-from dispatcher.backends.timing import Engine, Sequence, Speed
+from dispatcher.backends.timing import Engine, Speed
 from tests.simulated.running import completion, numbers, running, until
 
 PATH = "/v1/completions"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed
+from dispatcher.backends.sequences import ByPriority, Order, Sequence
+from dispatcher.backends.timing import Engine, Speed
 
 SPEEDS = st.builds(
     Speed,

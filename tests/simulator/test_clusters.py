@@ -10,7 +10,8 @@ from dataclasses import astuple
 
 import pytest
 
-from dispatcher.backends.timing import ByPriority, Speed
+from dispatcher.backends.sequences import ByPriority
+from dispatcher.backends.timing import Speed
 from dispatcher.simulator.backend import Backend
 from dispatcher.simulator.clock import Clock
 from dispatcher.simulator.clusters import CLUSTERS

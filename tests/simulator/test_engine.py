@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.backends.timing import Engine, Order, Sequence, Speed
+from dispatcher.backends.sequences import Order, Sequence
+from dispatcher.backends.timing import Engine, Speed
 from dispatcher.simulator import backend as backend_module
 from dispatcher.simulator.backend import Backend, Page
 from dispatcher.simulator.clock import Clock

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dispatcher.backends.timing import Engine, Sequence, Speed
+from dispatcher.backends.sequences import Sequence
+from dispatcher.backends.timing import Engine, Speed
 from dispatcher.simulator.orders import ORDERS
 from dispatcher.simulator.orders.uniboost import UniBoost, next_gamma
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from dispatcher.backends.timing import Engine, Sequence, Speed
+from dispatcher.backends.sequences import Sequence
+from dispatcher.backends.timing import Engine, Speed
 from dispatcher.simulator.profiling import regression
 from dispatcher.simulator.profiling.checks import first_and_last_ms
 from dispatcher.simulator.profiling.fit import Fit, fit, tokens_of_a_step

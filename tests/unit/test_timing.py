@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.backends.timing import Engine, Sequence, Speed
+from dispatcher.backends.sequences import Sequence
+from dispatcher.backends.timing import Engine, Speed
 
 arrivals = st.lists(st.tuples(st.integers(1, 120), st.integers(1, 40)), max_size=4)
 

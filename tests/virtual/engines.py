@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from dispatcher.backends.timing import Sequence, Speed
+from dispatcher.backends.sequences import Sequence
+from dispatcher.backends.timing import Speed
 from dispatcher.simulator.clock import Clock
 from tests.virtual.server import Answered, Page, Server
 

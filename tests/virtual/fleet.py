@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dispatcher.backends.timing import Sequence
+from dispatcher.backends.sequences import Sequence
 from dispatcher.policy import capacity, gate, headroom
 from dispatcher.policy.capacity import Capacity, Scrape
 from dispatcher.policy.gate import Load

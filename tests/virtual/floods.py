@@ -11,7 +11,8 @@ from functools import cache
 from statistics import mean
 from typing import Final
 
-from dispatcher.backends.timing import Sequence, Speed
+from dispatcher.backends.sequences import Sequence
+from dispatcher.backends.timing import Speed
 from dispatcher.simulator.clock import Clock
 from tests.virtual.fleet import Fleet
 from tests.virtual.server import Server

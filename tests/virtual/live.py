@@ -16,7 +16,7 @@ import httpx
 
 from dispatcher.activity import Activity
 from dispatcher.backends.known import GAMMA_FIRST
-from dispatcher.backends.timing import Sequence as Request
+from dispatcher.backends.sequences import Sequence as Request
 from dispatcher.backends.timing import Speed
 from dispatcher.policy.boost import engine_priority
 from dispatcher.simulator.clock import Clock

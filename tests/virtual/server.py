@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed, Step
+from dispatcher.backends.sequences import ByPriority, Order, Sequence
+from dispatcher.backends.timing import Engine, Speed, Step
 from dispatcher.simulator.clock import Clock
 
 Answered = Callable[[bool], None]  # True: finished; False: the connection was refused or reset

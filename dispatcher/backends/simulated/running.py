@@ -11,9 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from dispatcher.backends.sequences import ByPriority, Order, Sequence
 from dispatcher.backends.simulated.answers import Finish
 from dispatcher.backends.simulated.metrics import Metrics
-from dispatcher.backends.timing import ByPriority, Engine, Order, Sequence, Speed, Step
+from dispatcher.backends.timing import Engine, Speed, Step
 
 BEHIND_MOST_S: Final = 0.5
 

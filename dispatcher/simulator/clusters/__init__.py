@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dispatcher.backends.timing import ByPriority, Order
+from dispatcher.backends.sequences import ByPriority, Order
 from dispatcher.simulator.clusters.arrival import AtArrival, least_loaded, least_memory, round_robin
 from dispatcher.simulator.clusters.freest import Freest
 from dispatcher.simulator.clusters.priorities import many_tiers, two_priorities

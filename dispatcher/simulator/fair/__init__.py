@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dispatcher.backends.timing import Order
+from dispatcher.backends.sequences import Order
 from dispatcher.simulator.fair.direct import Direct
 from dispatcher.simulator.fair.hrrn import HighestResponseRatio
 from dispatcher.simulator.fair.simple import FirstCome, RoundRobin, StrictPriority

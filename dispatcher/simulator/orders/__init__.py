@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from dispatcher.backends.timing import ByPriority, Order
+from dispatcher.backends.sequences import ByPriority, Order
 from dispatcher.simulator.orders.shortest import ByPrompt, ShortestFirst, ShortestRemaining
 from dispatcher.simulator.orders.uniboost import UniBoost
 

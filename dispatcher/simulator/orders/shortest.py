@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dispatcher.backends.timing import Order, Sequence
+from dispatcher.backends.sequences import Order, Sequence
 
 PROMPT_TOKEN_MS: Final = 0.064
 ANSWER_TOKEN_MS: Final = 0.6

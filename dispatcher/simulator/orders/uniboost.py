@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import Final
 
-from dispatcher.backends.timing import Order, Sequence
+from dispatcher.backends.sequences import Order, Sequence
 from dispatcher.policy.boost import boost_ms
 from dispatcher.policy.thermostat import FEWEST, WINDOW, tail_ratio
 from dispatcher.simulator.orders.shortest import ANSWER_TOKEN_MS, prompt_ms

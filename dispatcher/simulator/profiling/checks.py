@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, TypeVar
 
+from dispatcher.backends.sequences import Sequence as Running
 from dispatcher.backends.timing import Engine, Speed
-from dispatcher.backends.timing import Sequence as Running
 from dispatcher.simulator.profile import Profile
 from dispatcher.simulator.profiling.seen import Decode, Flood, Seen
 
