@@ -1,6 +1,6 @@
 """Which tiers of a pool are at work, or were a moment ago: only those keep room free from the tiers below them.
 
-And how much of the pool the highest one fills.
+And whether the highest one may go ahead of what the engines have put back.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from dispatcher.policy import headroom
+from dispatcher.seen import fields
 from fairlane.metrics import capacity_of
 from fairlane.model import Policy
 from fairlane.standing import PoolLoad
@@ -22,6 +23,7 @@ class Activity:
         self._active_ms: dict[str, float] = {}
         self._inflight: dict[str, int] = {}
         self._slots = 0
+        self._waiting: list[int] = []
 
     def note(self, load: PoolLoad, now_ms: float) -> None:
         """A tier is at work if it has jobs that may run, or live leases."""
@@ -29,13 +31,21 @@ class Activity:
             if tier.runnable or tier.inflight:
                 self._active_ms[tier.tier] = now_ms
         self._inflight = {tier.tier: tier.inflight for tier in load.tiers}
-        self._slots = sum(capacity_of(view) or 0 for view in load.backends if view.status == "up")
+        up = [view for view in load.backends if view.status == "up"]
+        self._slots = sum(capacity_of(view) or 0 for view in up)
+        self._waiting = [fields(view.seen).get("waiting") or 0 for view in up]
 
     def rooms(self, policy: Policy, now_ms: float) -> tuple[float, ...]:
         """Each tier's room, from the highest down."""
         active = [now_ms - self._active_ms.get(tier, -ACTIVE_MS) < ACTIVE_MS for tier in policy.tiers]
         return headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
 
-    def unfilled(self, policy: Policy) -> int:
-        """How many more jobs of the highest tier would fill what the pool's backends run at once; may be below 0."""
-        return self._slots - self._inflight.get(policy.tiers[0], 0)
+    def ahead(self, policy: Policy) -> int:
+        """How many more jobs of the highest tier may go ahead of what the engines have put back (gate.ahead).
+
+        As many as would fill what the backends run at once. None while at one of them no more waits than is let wait:
+        it will have a place sooner, also for an engine that says nothing and does not obey.
+        """
+        if min(self._waiting, default=0) <= policy.theta[0]:
+            return 0
+        return max(0, self._slots - self._inflight.get(policy.tiers[0], 0))

@@ -68,8 +68,8 @@ class Observer:
     def _moment(self) -> Moment:
         now = asyncio.get_running_loop().time()
         policy = self._pool.policy
-        rooms, unfilled = self._activity.rooms(policy, 1000 * now), self._activity.unfilled(policy)
-        return Moment(self._pool, rooms, unfilled, self._redis_ms + round(1000 * (now - self._read_at)))
+        rooms, ahead = self._activity.rooms(policy, 1000 * now), self._activity.ahead(policy)
+        return Moment(self._pool, rooms, ahead, self._redis_ms + round(1000 * (now - self._read_at)))
 
     def _end(self, name: str) -> None:
         _, task = self._watches.pop(name)

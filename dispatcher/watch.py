@@ -40,12 +40,12 @@ log = structlog.get_logger()
 class Moment:
     """The pool as it stands, the rooms of its tiers from the highest down, and Redis's time in ms.
 
-    `unfilled`: how many more jobs of the highest tier would fill what all backends run at once.
+    `ahead`: how many more jobs of the highest tier may go ahead of what the engines have put back.
     """
 
     pool: Pool
     rooms: Sequence[float]
-    unfilled: int
+    ahead: int
     now_ms: int
 
     @property
@@ -189,7 +189,7 @@ class Watch:
         found = gate.gates(self._known, load, moment.rooms, slow=self._slow, tuning=moment.tuning)
         if not takes_priority(view):
             return found
-        return gate.ahead(found, view.counts.live, load, moment.unfilled, slow=self._slow, tuning=moment.tuning)
+        return gate.ahead(found, view.counts.live, load, moment.ahead, slow=self._slow, tuning=moment.tuning)
 
     # --- they cannot --------------------------------------------------------------------------------------------------
 

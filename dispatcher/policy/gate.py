@@ -77,17 +77,16 @@ def gates(
 
 
 def ahead(
-    found: Sequence[TierGate], live: int, load: Load, unfilled: int, *, slow: bool, tuning: Tuning = DEFAULT
+    found: Sequence[TierGate], live: int, load: Load, most: int, *, slow: bool, tuning: Tuning = DEFAULT
 ) -> tuple[TierGate, ...]:
     """The same for an engine that serves by the priority that we hand over: the highest tier's gate opens further.
 
     When more waits there than we ever let wait, the engine has put running work back (its cache was full), and that may
     wait until others have ended: minutes, with long answers. The highest tier's jobs go ahead of it there, so these may
-    be sent, θ_0 at a scrape, as long as they would not fill the pool by themselves: `unfilled` more of them. `live` are
-    our leases at the scrape.
+    be sent, θ_0 at a scrape and `most` of them (activity.py). `live` are our leases at the scrape.
     """
     highest, *others = found
-    more = min(tuning.of(0), unfilled)
+    more = min(tuning.of(0), most)
     if slow or more <= 0 or load.waiting <= tuning.of(0) or highest.limit >= live + more:
         return tuple(found)
     return TierGate(live + more, highest.fallback, "full"), *others

@@ -194,7 +194,7 @@ class Production:
         if self._pool is None:
             raise RuntimeError("There is no pool yet.")
         rooms = self._activity.rooms(self._policy, self._world.clock.now)
-        return Moment(self._pool, rooms, self._activity.unfilled(self._policy), self._manual.now_ms())
+        return Moment(self._pool, rooms, self._activity.ahead(self._policy), self._manual.now_ms())
 
     async def _steer(self, steering: Steering) -> None:
         self._steering_due = False

@@ -190,7 +190,7 @@ class Live:
 
     def _moment(self) -> Moment:
         rooms = self._activity.rooms(self.pool.policy, self.clock.now)
-        return Moment(self.pool, rooms, self._activity.unfilled(self.pool.policy), self._manual.now_ms())
+        return Moment(self.pool, rooms, self._activity.ahead(self.pool.policy), self._manual.now_ms())
 
     def _page(self, _: httpx.Request) -> httpx.Response:
         page = self.server.page()
