@@ -140,7 +140,9 @@ def _limit(view: BackendView, seen: Mapping[str, Any], policy: Policy, n: int, n
     lowest = 0 < n == len(policy.tiers) - 1
     if lowest and seen.get("waiting"):
         return f" (cap {capacity.get('cap')}, θ 0 while {seen['waiting']} wait there)"
-    return f" (cap {capacity.get('cap')} + θ {theta})"
+    before = (capacity.get("cap") or 0) + theta
+    ahead = f", and {gate.limit - before} ahead of what it has put back" if n == 0 and gate.limit > before else ""
+    return f" (cap {capacity.get('cap')} + θ {theta}{ahead})"
 
 
 def _why_down(view: BackendView, seen: Mapping[str, Any], now_ms: int) -> str:

@@ -5,7 +5,9 @@ And whether the highest one may go ahead of what the engines have put back.
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from dispatcher.policy import headroom
 from dispatcher.seen import fields
@@ -17,7 +19,7 @@ ACTIVE_MS: Final = 10_000  # a tier counts as active for so long after it was la
 
 
 class Activity:
-    """Remembers when each tier was last seen at work. Times are of any one clock, in ms."""
+    """Remembers when each tier was last seen at work, and how the last look was. Times are of any one clock, in ms."""
 
     def __init__(self) -> None:
         self._active_ms: dict[str, float] = {}
@@ -31,9 +33,9 @@ class Activity:
             if tier.runnable or tier.inflight:
                 self._active_ms[tier.tier] = now_ms
         self._inflight = {tier.tier: tier.inflight for tier in load.tiers}
-        up = [view for view in load.backends if view.status == "up"]
-        self._slots = sum(capacity_of(view) or 0 for view in up)
-        self._waiting = [fields(view.seen).get("waiting") or 0 for view in up]
+        serving = [view for view in load.backends if view.status == "up" and not _is_shut(fields(view.seen))]
+        self._slots = sum(capacity_of(view) or 0 for view in serving)
+        self._waiting = [_whole(fields(view.seen).get("waiting")) for view in serving]
 
     def rooms(self, policy: Policy, now_ms: float) -> tuple[float, ...]:
         """Each tier's room, from the highest down."""
@@ -41,11 +43,23 @@ class Activity:
         return headroom.rooms(active, reserve=policy.reserve, decay=policy.decay)
 
     def ahead(self, policy: Policy) -> int:
-        """How many more jobs of the highest tier may go ahead of what the engines have put back (gate.ahead).
+        """How many more jobs of the highest tier each backend may have ahead of what it has put back (gate.ahead).
 
-        As many as would fill what the backends run at once. None while at one of them no more waits than is let wait:
-        it will have a place sooner, also for an engine that says nothing and does not obey.
+        Together as many as would fill what they run at once. None while at one of them no more waits than is let wait:
+        it will have a place sooner, also for an engine that says nothing and does not obey. One whose gate is shut to
+        all, since it makes errors or is slow, will have none.
         """
         if min(self._waiting, default=0) <= policy.theta[0]:
             return 0
-        return max(0, self._slots - self._inflight.get(policy.tiers[0], 0))
+        more = self._slots - self._inflight.get(policy.tiers[0], 0)
+        return max(0, math.ceil(more / len(self._waiting)))
+
+
+def _is_shut(seen: Mapping[str, Any]) -> bool:
+    health = seen.get("health")
+    known = cast("dict[str, Any]", health) if isinstance(health, dict) else {}
+    return seen.get("slow") is True or bool(known.get("until_ms"))
+
+
+def _whole(found: object) -> int:
+    return found if isinstance(found, int) else 0

@@ -12,7 +12,7 @@ from typing import Final
 from dispatcher.backends.answer import Answer
 from dispatcher.backends.call import Hear
 from dispatcher.backends.known import Backends
-from dispatcher.policy.boost import engine_priority
+from dispatcher.policy.lead import engine_priority
 from fairlane.head import Head
 from fairlane.model import Lease
 
@@ -62,4 +62,4 @@ def refuses_priority(answer: Answer) -> bool:
 def _priority(backends: Backends, lease: Lease) -> int:
     tiers = backends.pool.policy.tiers
     tier = tiers.index(lease.tier) if lease.tier in tiers else len(tiers) - 1  # it was removed a moment ago
-    return engine_priority(lease.phi_ms, tier, len(tiers), backends.gamma, EPOCH_MS, 1000 * backends.service_s)
+    return engine_priority(lease.phi_ms, tier, len(tiers), backends.lead_ms, EPOCH_MS)

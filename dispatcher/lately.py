@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 from typing import Final
 
@@ -118,6 +119,12 @@ class Lately:
     def service_s(self) -> float | None:
         """How long the newest jobs ran, on average; None if there were none."""
         return fmean(self._services_ms) / 1000 if self._services_ms else None
+
+    @property
+    def met_ms(self) -> float:
+        """How long a job takes in all that is met running, by the newest that ended well: E[S²]/E[S]; 0 if none did."""
+        took = [sample.service_ms for sample in islice(reversed(self._samples), SERVICES)]
+        return sum(ms * ms for ms in took) / total if (total := sum(took)) else 0.0
 
     @property
     def ended_per_s(self) -> Mapping[str, float]:

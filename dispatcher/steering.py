@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from dispatcher.lately import Lately, Look
+from dispatcher.policy import lead
 from dispatcher.policy.autoscale import Scaling, Use, desired_replicas
 from dispatcher.policy.fairness import top
 from dispatcher.policy.thermostat import Thermostat, next_gamma
@@ -21,6 +22,7 @@ from dispatcher.recording import Recording
 from dispatcher.seen import fields, packed, remembered, told
 from fairlane.errors import FairlaneError
 from fairlane.metrics import OTHER, capacity_of
+from fairlane.model import Policy
 from fairlane.queue.engine import Queue
 from fairlane.queue.inspection import PAGE_MOST
 from fairlane.queue.pools import Pool
@@ -45,6 +47,7 @@ class Steering:
         self._lately = Lately()
         self._recording = Recording(queue)
         self._known: tuple[Thermostat, Scaling] | None = None
+        self._lead_ms: float | None = None
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -78,6 +81,7 @@ class Steering:
         scaling = desired_replicas(scaling, working, _waiting(load), load.now_ms)
         self._known = thermostat, scaling
         gamma = min(GAMMA_MOST, thermostat.gamma)
+        self._steer_lead(load, policy, gamma if policy.gamma is None else policy.gamma)
         seen = self._seen(look, thermostat, scaling, gamma)
         await self._queue.steer(self._pool, gamma if policy.gamma is None else None, packed(seen))
         point = Point(
@@ -89,6 +93,13 @@ class Steering:
             replicas=scaling.desired,
         )
         await self._recording.note(self._pool, load, look, self._lately, point)
+
+    def _steer_lead(self, load: PoolLoad, policy: Policy, gamma: float) -> None:
+        tiers = len(policy.tiers)
+        known = fields(load.steer).get("lead_ms") if self._lead_ms is None else self._lead_ms
+        if not isinstance(known, int | float):
+            known = lead.wanted_ms(tiers, gamma)
+        self._lead_ms = lead.next_ms(known, lead.wanted_ms(tiers, gamma, self._lately.met_ms), 1000 * EVERY_S)
 
     async def _look(self, load: PoolLoad, rho: float | None) -> Look:
         finishes, whole = await self._finishes(load.now_ms)
@@ -121,6 +132,7 @@ class Steering:
         return {
             "at_ms": look.now_ms,
             "gamma": gamma,
+            "lead_ms": round(self._lead_ms or 0),
             "rho": None if rho is None else round(rho, 4),
             "oldest_wait_ms": look.oldest_wait_ms,
             "service_s": self._lately.service_s,

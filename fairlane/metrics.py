@@ -189,8 +189,14 @@ def _steer_rows(reading: PoolReading) -> Iterator[Row]:
 
 
 def capacity_of(view: BackendView) -> int | None:
-    """How many jobs a backend is known to run at once: given, or learned; None if neither."""
-    seen = cast("Mapping[str, Any]", json.loads(view.seen))
-    learned: Mapping[str, Any] = seen.get("capacity", {})
-    capacity: int | None = seen.get("slots") or learned.get("k")
-    return capacity or None
+    """How many jobs a backend is known to run at once: given, or learned; None if neither.
+
+    What it says may be another version's.
+    """
+    seen = _object(json.loads(view.seen or "{}"))
+    capacity = seen.get("slots") or _object(seen.get("capacity")).get("k")
+    return capacity if isinstance(capacity, int) and capacity > 0 else None
+
+
+def _object(found: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}

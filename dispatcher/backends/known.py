@@ -11,6 +11,7 @@ import structlog
 from dispatcher.backends.answer import CallFailed
 from dispatcher.backends.call import Backend, NullBackend
 from dispatcher.backends.families import FAMILIES
+from dispatcher.policy import lead
 from dispatcher.seen import fields
 from fairlane.errors import FairlaneError
 from fairlane.model import BackendSpec
@@ -39,15 +40,13 @@ def takes_priority(view: BackendView) -> bool:
 class Backends:
     """Looks a backend up by name, and opens it on first use; closes those that are gone or have another address.
 
-    `pool` is the pool as it stands now, `gamma` its boost's γ per second, `service_s` how long its jobs run on average
-    (0 if nobody knows).
+    `pool` is the pool as it stands now, `lead_ms` the lead of its highest tier in an engine (policy/lead.py).
     """
 
     def __init__(self, queue: Queue, pool: Pool, over_http: Make) -> None:
         self._queue = queue
         self.pool = pool
-        self.gamma = GAMMA_FIRST
-        self.service_s = 0.0
+        self.lead_ms = _lead_ms(pool, {})
         self._over_http = over_http
         self._prioritizing = frozenset[str]()
         self._open: dict[str, tuple[BackendSpec, Backend]] = {}
@@ -108,9 +107,7 @@ class Backends:
         load = await self._queue.inspect.load(self.pool)
         if load.version != self.pool.version:
             self.pool = await self._queue.pools.read(self.pool.code)
-        steer = fields(load.steer)
-        self.gamma = _number(steer, "gamma", GAMMA_FIRST) if self.pool.policy.gamma is None else self.pool.policy.gamma
-        self.service_s = _number(steer, "service_s", 0.0)
+        self.lead_ms = _lead_ms(self.pool, fields(load.steer))
         self._prioritizing = frozenset(view.name for view in load.backends if takes_priority(view))
         specs = {view.name: view.spec for view in load.backends if view.spec}
         for name, (spec, _) in tuple(self._open.items()):
@@ -120,6 +117,13 @@ class Backends:
             if name not in self._open:
                 self._open[name] = (spec, make_backend(spec, self._over_http))
         return load
+
+
+def _lead_ms(pool: Pool, steer: Mapping[str, object]) -> float:
+    """What the steering has come to; until then what γ says."""
+    policy = pool.policy
+    gamma = _number(steer, "gamma", GAMMA_FIRST) if policy.gamma is None else policy.gamma
+    return _number(steer, "lead_ms", lead.wanted_ms(len(policy.tiers), gamma))
 
 
 def _number(steer: Mapping[str, object], name: str, otherwise: float) -> float:

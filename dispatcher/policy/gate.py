@@ -79,11 +79,11 @@ def gates(
 def ahead(
     found: Sequence[TierGate], live: int, load: Load, most: int, *, slow: bool, tuning: Tuning = DEFAULT
 ) -> tuple[TierGate, ...]:
-    """The same for an engine that serves by the priority that we hand over: the highest tier's gate opens further.
+    """The same for an engine that takes the priority that we hand over: the highest tier's gate opens further.
 
     When more waits there than we ever let wait, the engine has put running work back (its cache was full), and that may
     wait until others have ended: minutes, with long answers. The highest tier's jobs go ahead of it there, so these may
-    be sent, θ_0 at a scrape and `most` of them (activity.py). `live` are our leases at the scrape.
+    be sent: at each scrape as many as θ_0, or `most` (activity.py) if that is less. `live` are our leases then.
     """
     highest, *others = found
     more = min(tuning.of(0), most)

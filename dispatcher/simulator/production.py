@@ -14,7 +14,7 @@ from typing import Final
 from dispatcher.activity import Activity
 from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.scrape import Reading, ScrapeFailed
-from dispatcher.policy.boost import engine_priority
+from dispatcher.policy import lead
 from dispatcher.seen import fields
 from dispatcher.simulator.backend import Backend
 from dispatcher.simulator.request import Request
@@ -71,8 +71,6 @@ class Production:
         self._arrived: list[Request] = []
         self._answered: list[Request] = []
         self._waiting = 0  # submitted, not yet sent
-        self._gamma = GAMMA_FIRST
-        self._service_ms = 0.0
         self._activity = Activity()
         self._watches: dict[str, Watch] = {}
         self._due: set[str] = set()  # whose page is to be read now
@@ -86,6 +84,8 @@ class Production:
         self._policy = replace(
             setting.policy, tiers=world.tiers, lease_ms=LEASE_MS, stale_ms=STALE_SCRAPES * max(setting.scrape_ms, 200)
         )
+        gamma = GAMMA_FIRST if self._policy.gamma is None else self._policy.gamma
+        self._lead_ms = lead.wanted_ms(len(world.tiers), gamma)
 
     def arrive(self, request: Request) -> None:
         self._arrived.append(request)
@@ -147,8 +147,8 @@ class Production:
         if self.setting.hands_over:
             tiers = self._world.tiers
             phi_ms = lease.phi_ms - self._began_ms
-            tier, k = tiers.index(lease.tier), len(tiers)
-            request.priority = engine_priority(phi_ms, tier, k, self._gamma, 0, self._service_ms)
+            tier = tiers.index(lease.tier)
+            request.priority = lead.engine_priority(phi_ms, tier, len(tiers), self._lead_ms, 0)
         self._world.send(request, self._backends[lease.backend])
 
     async def _settle(self, pool: Pool, requests: Sequence[Request]) -> None:
@@ -203,12 +203,9 @@ class Production:
         if self._pool is None:
             return
         steer = fields((await self._queue.inspect.load(self._pool)).steer)
-        self._service_ms = 1000 * float(steer.get("service_s") or 0)
+        self._lead_ms = float(steer["lead_ms"])
         if self._policy.gamma is None:
-            self._gamma = float(steer.get("gamma") or GAMMA_FIRST)
-            self.gammas.append(self._gamma)
-        else:
-            self._gamma = self._policy.gamma
+            self.gammas.append(float(steer.get("gamma") or GAMMA_FIRST))
 
     def _steer_again(self) -> None:
         self._steering_due = True

@@ -70,11 +70,11 @@ _DRIVER: Final = DriverInfo()  # else redis-py reads its version from its packag
 
 
 def connect(url: str, *, timeout_s: float = TIMEOUT_S, timed: bool = False) -> Client:
-    """A client for `url`; it connects on first use. `timeout_s` bounds connecting, the wait for a connection included.
+    """A client for `url`; it connects on first use. `timeout_s` bounds reaching it, and the wait for a connection.
 
-    Whoever calls bounds the call as a whole, as Store does. `timed`: each write and read is bounded by itself too.
-    redis-py starts a task for each such write, a quarter of what a call costs. The nodes of a Cluster and sentinels are
-    asked one after another, and so they always have it.
+    Whoever calls bounds the call as a whole, as Store and Signals do. `timed`: each write and read is bounded by itself
+    too. redis-py starts a task for each such write, a quarter of what a call costs. The nodes of a Cluster, and
+    sentinels, are asked one after another, and so they always have it.
 
     Known forms: `redis://`, `rediss://`, `unix://`, `redis+cluster://host:port`, `rediss+cluster://…`,
     `redis+sentinel://[:password@]host:port[,host:port…]/service[/db]`. Raises InvalidRequest for any other.
@@ -124,6 +124,9 @@ def _sentinel(url: str, of_sentinels: dict[str, Any], of_server: dict[str, Any])
         "db": int(db or 0),
         **of_server,
     }
+    # They are asked one after another, all within the time of one call: a silent one must not use it up.
+    each_s = of_sentinels["socket_timeout"] / (len(addresses) + 1)
+    of_sentinels = {**of_sentinels, "socket_timeout": each_s, "socket_connect_timeout": each_s}
     sentinel = Sentinel(addresses, sentinel_kwargs=of_sentinels, **of_master)
     return sentinel.master_for(service)  # pyright: ignore[reportUnknownMemberType]
 

@@ -113,7 +113,8 @@ class Signals:
             try:
                 await self._connect()
                 while self._channels:
-                    message = await cancellable(self._pubsub.get_message(timeout=POLL_S))
+                    async with asyncio.timeout(POLL_S + self._timeout_s):  # redis-py may connect anew within
+                        message = await cancellable(self._pubsub.get_message(timeout=POLL_S))
                     failures = 0
                     if message is not None:
                         self._deliver(message)

@@ -92,12 +92,12 @@ async def test_a_backend_that_was_not_seen_to_take_one_gets_the_body_as_it_is(
         (Policy(stale_ms=FOR_EVER, gamma=None), {"gamma": 0.1}, 41.59),
         (Policy(stale_ms=FOR_EVER, gamma=None), {"gamma": 0.001}, 120.0),
         (Policy(stale_ms=FOR_EVER, gamma=0.0), {}, 120.0),
-        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"service_s": 30.0}, 300.0),  # ten times as long as jobs run
-        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"service_s": None}, 4.159),
+        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"lead_ms": 300_000.0}, 300.0),  # what the steering has come to
+        (Policy(stale_ms=FOR_EVER, gamma=1.0), {"lead_ms": None}, 4.159),
     ],
     indirect=["policy"],
 )
-async def test_the_head_start_of_a_tier_follows_gamma_and_how_long_jobs_run(
+async def test_the_head_start_of_a_tier_follows_gamma_until_the_steering_says_more(
     queue: Queue, pool: Pool, signals: Signals, script: Script, steered: dict[str, float | None], lead_s: float
 ) -> None:
     await observe(queue, pool, "vllm")

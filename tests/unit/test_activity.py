@@ -13,8 +13,8 @@ from fairlane.queue.views import backend_view
 from fairlane.standing import BackendView, PoolLoad, TierLoad
 
 
-def backend(waiting: int | None, k: int = 10, status: str = "up") -> BackendView:
-    seen = {"capacity": {"k": k}} | ({} if waiting is None else {"waiting": waiting})
+def backend(waiting: object, *, status: str = "up", **seen: object) -> BackendView:
+    seen = {"capacity": {"k": 10}, "waiting": waiting} | seen
     return backend_view("b", {b"status": status.encode(), b"seen": json.dumps(seen).encode()})
 
 
@@ -23,10 +23,14 @@ def backend(waiting: int | None, k: int = 10, status: str = "up") -> BackendView
     [
         ([backend(4)], 3, 10 - 3),  # θ_0 is 3: the fourth was put back
         ([backend(3)], 3, 0),
-        ([backend(6), backend(8)], 3, 20 - 3),
+        ([backend(6), backend(8)], 3, 9),  # each its share of 20 - 3, rounded up
         ([backend(6), backend(0)], 3, 0),  # the other has a place sooner
         ([backend(6), backend(None)], 3, 0),  # … or nobody knows
         ([backend(6), backend(0, status="down")], 3, 10 - 3),
+        ([backend(6), backend(0, slow=True)], 3, 10 - 3),
+        ([backend(6), backend(0, health={"until_ms": 1})], 3, 10 - 3),  # left alone for its errors
+        ([backend(6, health={"until_ms": 0})], 3, 10 - 3),
+        ([backend("six", capacity=[], health=[])], 0, 0),  # another version's
         ([backend(6)], 12, 0),  # the tier fills the pool: it would wait for itself
         ([], 0, 0),
     ],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dispatcher.policy.boost import MEMORY, ClassStats, boost_ms, engine_priority, lead_ms, learned
+from dispatcher.policy.boost import MEMORY, ClassStats, boost_ms, learned
 
 MOST_MS = 30_000
 INT32 = range(-(2**31), 2**31)
@@ -104,57 +104,3 @@ def test_one_job_that_took_ten_minutes_is_forgotten_after_a_few_times_the_memory
 
 def test_a_cold_guess_weighs_as_many_samples_as_it_says() -> None:
     assert learned(ClassStats(n=3, w_ms=4_000), 0.0, 8_000).w_ms == pytest.approx(5_000)
-
-
-@pytest.mark.parametrize(
-    ("gamma", "leads_s"),
-    [
-        (0.2, (20.79, 13.86, 6.93, 0)),  # steps of ln 4/γ
-        (0.01, (120, 80, 40, 0)),  # capped
-        (0.0, (120, 80, 40, 0)),  # no boost: the tiers still have their order
-        (10.0, (0.416, 0.277, 0.139, 0)),
-    ],
-)
-def test_each_tier_leads_the_next_by_the_same(gamma: float, leads_s: tuple[float, ...]) -> None:
-    assert [lead_ms(tier, 4, gamma) / 1000 for tier in range(4)] == pytest.approx(leads_s, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("service_s", "leads_s"),
-    [
-        (1.0, (20.79, 13.86, 6.93, 0)),  # short answers: as γ says
-        (9.0, (90, 60, 30, 0)),
-        (600.0, (900, 600, 300, 0)),  # capped
-        (math.inf, (900, 600, 300, 0)),
-        (math.nan, (20.79, 13.86, 6.93, 0)),
-    ],
-)
-def test_with_long_answers_the_tiers_lead_by_ten_times_the_mean(service_s: float, leads_s: tuple[float, ...]) -> None:
-    leads = [lead_ms(tier, 4, 0.2, 1000 * service_s) / 1000 for tier in range(4)]
-    assert leads == pytest.approx(leads_s, abs=0.01)
-
-
-@given(st.integers(1, 10), anything)
-def test_a_higher_tier_never_leads_by_less_and_the_lowest_by_nothing(tiers: int, gamma: float) -> None:
-    leads = [lead_ms(tier, tiers, gamma) for tier in range(tiers)]
-    assert leads == sorted(leads, reverse=True)
-    assert leads[-1] == 0, "one tier alone, too"
-    assert leads[0] <= 120_000
-
-
-@given(st.floats(-1e18, 1e18), st.integers(1, 10), st.data(), anything)
-def test_an_engine_priority_always_fits_32_bits(phi_ms: float, tiers: int, data: st.DataObject, gamma: float) -> None:
-    tier = data.draw(st.integers(0, tiers - 1))
-    assert engine_priority(phi_ms, tier, tiers, gamma, EPOCH_MS) in INT32
-
-
-def test_in_the_engine_a_smaller_phi_goes_first_and_a_higher_tier_leads() -> None:
-    at = EPOCH_MS + 86_400_000
-    assert engine_priority(at, 1, 4, 0.2, EPOCH_MS) < engine_priority(at + 1_000, 1, 4, 0.2, EPOCH_MS)
-    assert engine_priority(at + 5_000, 0, 4, 0.2, EPOCH_MS) < engine_priority(at, 1, 4, 0.2, EPOCH_MS)
-    assert engine_priority(at, 1, 4, 0.2, EPOCH_MS) < engine_priority(at + 8_000, 0, 4, 0.2, EPOCH_MS), "age wins"
-
-
-def test_the_order_lasts_for_six_years_after_the_epoch() -> None:
-    late = EPOCH_MS + 6 * 365 * 86_400_000
-    assert engine_priority(late, 3, 4, 0.2, EPOCH_MS) < engine_priority(late + 1_000, 3, 4, 0.2, EPOCH_MS)

@@ -18,7 +18,7 @@ from dispatcher.activity import Activity
 from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.sequences import Sequence as Request
 from dispatcher.backends.timing import Speed
-from dispatcher.policy.boost import engine_priority
+from dispatcher.policy import lead
 from dispatcher.simulator.clock import Clock
 from dispatcher.steering import EVERY_S, Steering
 from dispatcher.watch import Moment, Watch, over_http
@@ -148,7 +148,8 @@ class Live:
         prompt, answer = json.loads(lease.body)
         tiers = self.pool.policy.tiers
         phi_ms = lease.phi_ms - self.began_ms
-        priority = engine_priority(phi_ms, tiers.index(lease.tier), len(tiers), GAMMA_FIRST, 0)
+        lead_ms = lead.wanted_ms(len(tiers), GAMMA_FIRST)
+        priority = lead.engine_priority(phi_ms, tiers.index(lease.tier), len(tiers), lead_ms, 0)
         self.server.send(Request(prompt, answer, priority), lambda _: self._answered.append(lease))
 
     async def _settle(self, leases: Sequence[Lease]) -> None:
