@@ -102,8 +102,9 @@ def _workload(cell: Cell, traces: Path) -> tuple[list[Arrival], list[str], float
     base = _base(traces, cell.workload, cell.requests, cell.seed)
     capacity_per_s = _capacity_per_s(traces, cell.workload, cell.requests, cell.seed, cell.profile, cell.backends)
     loaded = workload.at(base, cell.rho, capacity_per_s, cell.seed)
-    labels = [one.tier for one in with_tiers(loaded, DEFAULT_TIERS, mix, cell.seed)]
-    return with_tiers(loaded, tier_names(cell.tiers), mix, cell.seed), labels, capacity_per_s
+    dice = cell.seed + workload.dice
+    labels = [one.tier for one in with_tiers(loaded, DEFAULT_TIERS, mix, dice)]
+    return with_tiers(loaded, tier_names(cell.tiers), mix, dice), labels, capacity_per_s
 
 
 @cache

@@ -29,7 +29,7 @@ Source = Callable[[Path, int, int], list[Arrival]]
 class Workload:
     """`on_off_s`: each tenant is busy and silent for so long, over and over. Tiers are the experiment's.
 
-    `dice` is added to the seed wherever dice are thrown: who sends what, and when who is silent.
+    `dice` is added to the seed wherever dice are thrown: who sends what in which tier, and when who is silent.
     """
 
     source: Source

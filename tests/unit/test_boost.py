@@ -1,4 +1,4 @@
-"""The soft boost, what it learns of a class of jobs, and the place that a job takes with it in an engine."""
+"""The soft boost, and what it learns of a class of jobs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from dispatcher.policy.boost import MEMORY, ClassStats, boost_ms, learned
 
 MOST_MS = 30_000
-INT32 = range(-(2**31), 2**31)
 anything = st.floats(allow_nan=True, allow_infinity=True)
 gammas = st.floats(0, 1000)
 times = st.floats(0, 1e7)
-EPOCH_MS = 1_767_225_600_000
 
 
 def after(took: list[float], gamma: float, stats: ClassStats | None = None) -> ClassStats:
