@@ -13,7 +13,7 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from fairlane.errors import InvalidRequest
-from fairlane.queue.connection import Client, connect
+from fairlane.queue.connection import Client, close, connect
 from fairlane.queue.schema import CURRENT, mismatch, stored_schema
 
 Level = Literal["ok", "warn", "fail"]
@@ -59,7 +59,7 @@ async def examine(url: str, namespace: str = "fl") -> list[Finding]:
         advice = "Check the address, the user and password in the URL, and that the server runs."
         return [Finding("reachable", "fail", f"{_address(url)}: {error}", advice)]
     finally:
-        await client.aclose()
+        await close(client)
 
 
 async def _examine(client: Client, url: str, namespace: str) -> list[Finding]:

@@ -107,6 +107,30 @@ class RedisServer(Server):
         super().__init__(binary, *options)
 
 
+class SentinelServer(Server):
+    """A Sentinel that watches a master called `queue`, finds its replicas, and makes one of them the master in time."""
+
+    def __init__(self, master: Server) -> None:
+        super().__init__(find_binary())
+        self._master = master
+
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlane-test-"))
+        self._running = start_server(self._command, free_ports(), log=self.folder / "server.log")
+
+    def _command(self, port: int) -> list[str]:
+        config = self.folder / f"{port}.conf"  # it writes there what it finds
+        lines = [
+            f"port {port}",
+            "bind 127.0.0.1",
+            f"sentinel monitor queue 127.0.0.1 {self._master.port} 1",
+            "sentinel down-after-milliseconds queue 500",
+            "sentinel failover-timeout queue 3000",
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        return [self.binary, str(config), "--sentinel"]
+
+
 class Cluster:
     """Three primaries that share the slots, ready for use when entered."""
 

@@ -131,6 +131,13 @@ def _sentinel(url: str, of_sentinels: dict[str, Any], of_server: dict[str, Any])
     return sentinel.master_for(service)  # pyright: ignore[reportUnknownMemberType]
 
 
+async def close(client: Client) -> None:
+    """Ends a client's connections, those to sentinels too: the client of their master leaves them open."""
+    await client.aclose()
+    if isinstance(client, Redis) and isinstance(client.connection_pool, SentinelConnectionPool):
+        await cast("Sentinel", client.connection_pool.sentinel_manager).aclose()  # pyright: ignore[reportUnknownMemberType]
+
+
 async def cancellable(command: Awaitable[T]) -> T:
     """The answer of a command, unless the task was cancelled meanwhile.
 

@@ -15,7 +15,7 @@ from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.queue import replies
 from fairlane.queue.commands import Commands
-from fairlane.queue.connection import Client, cancellable, no_answer, place, store_error
+from fairlane.queue.connection import Client, cancellable, close, no_answer, place, store_error
 from fairlane.queue.scripts import Reply, script
 
 TRIES: Final = 3
@@ -50,7 +50,7 @@ class Store:
             with suppress(builtins.TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     await self._landed.wait()
-        await self.client.aclose()
+        await close(self.raw)
 
     async def run(self, name: str, prefix: str, *args: str | bytes, repeat: bool = True) -> Reply:
         """Runs the script `name` on the slot of `prefix`.

@@ -7,11 +7,11 @@ import asyncio
 import httpx
 import pytest
 
-from fairlane.model import BackendSpec, Policy
+from fairlane.model import BackendSpec, Policy, TierGate
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
 from fairlane.standing import BackendView
-from tests.contract.acts import take
+from tests.contract.acts import NOTHING_COUNTED, take
 from tests.dispatcher.observing import SCRAPE_S, observed, reached, seen, view
 from tests.dispatcher.pages import Page
 from tests.dispatcher.scripted import submit, until
@@ -58,6 +58,28 @@ async def test_the_lowest_tier_waits_for_an_empty_queue_and_lower_tiers_for_memo
         page.kv = 0.1
         await reached(queue, pool, kv=0.1)
         assert await limits(queue, pool) == [4, 3, 2, 1]  # cap + θ, and none of the lowest tier waits
+
+
+@pytest.mark.parametrize(("refused", "limit"), [(False, 12 + 3), (True, 4 + 3)])
+async def test_what_an_engine_has_put_back_keeps_nobody_of_the_highest_tier_out_if_it_takes_our_priority(
+    queue: Queue, pool: Pool, refused: bool, limit: int
+) -> None:
+    wide = {tier: TierGate(100, 100) for tier in TIERS}
+    await queue.observe(pool, "b1", wide, counted=NOTHING_COUNTED, seen="{}")
+    await submit(queue, pool, n=12, tier="batch")
+    assert len(await take(queue, pool, 12)) == 12
+    if refused:
+        await queue.set_backend(pool, "b1", "no_priority")
+    page = Page()
+    page.running, page.waiting = 4, 8
+
+    async def is_so() -> bool:
+        return (await limits(queue, pool))[0] == limit
+
+    async with observed(queue, pool, page):
+        await reached(queue, pool, running=4, waiting=8)
+        await until(is_so)
+        assert (await limits(queue, pool))[1:] == [4 + 2, 4 + 1, 4], "nobody else goes ahead"
 
 
 async def test_slow_tokens_shut_the_gate_until_they_are_clearly_faster(queue: Queue, pool: Pool) -> None:

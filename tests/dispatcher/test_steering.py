@@ -14,6 +14,7 @@ import pytest
 
 from dispatcher import steering
 from dispatcher.observer import Observer
+from dispatcher.policy.lead import wanted_ms
 from dispatcher.policy.thermostat import Thermostat
 from dispatcher.steering import Steering
 from fairlane.clock import ManualClock
@@ -121,6 +122,17 @@ async def test_a_gamma_that_is_unpinned_while_it_runs_is_the_thermostat_s_at_the
     await queue.set_policy(pool, {"gamma": None}, by="ann")
     await here.round()
     assert float(await gamma_now(queue, pool)) > 0
+
+
+@pytest.mark.parametrize("policy", [Policy(gamma=1.0)], indirect=True)
+async def test_with_long_answers_the_lead_rises_as_time_goes_on_whoever_observes(
+    queue: Queue, pool: Pool, clock: ManualClock
+) -> None:
+    before_ms = wanted_ms(len(pool.policy.tiers), 1.0)
+    await worked(queue, pool, clock, 20, ms=60_000)
+    for n in range(1, 4):
+        await Steering(queue, pool, 20).round()
+        assert (await steer(queue, pool))["lead_ms"] == round(before_ms + n * EVERY_MS)
 
 
 async def test_a_new_observer_goes_on_from_the_last_one_s_gamma_and_wish(queue: Queue, pool: Pool) -> None:

@@ -47,6 +47,12 @@ def flex_gate(view: BackendView) -> Gate:
     return gates_of(view, POOL.policy, NOW)[2]
 
 
+def test_what_the_highest_tier_may_have_ahead_of_what_was_put_back_is_said() -> None:
+    words = [gate.words for gate in gates_of(backend(21), POOL.policy, NOW)]
+    assert words[0] == "18 of 21 leases (cap 14 + θ 3, and 4 ahead of what it has put back)"
+    assert "ahead" not in words[1]
+
+
 @pytest.mark.parametrize(
     ("view", "reason", "words"),
     [
