@@ -33,8 +33,9 @@ class Head:
 
     def encode(self) -> bytes:
         """As the queue keeps it: JSON without what is empty."""
-        own = self.metadata or self.webhook or self.custom_id or self.line is not None or self.timeout_s is not None
-        return self._encode() if own else _alike(self.endpoint, self.model, self.stream, self.background)
+        if self != Head(self.endpoint, self.model, stream=self.stream, background=self.background):
+            return self._encode()
+        return _encoded(self.endpoint, self.model, self.stream, self.background)
 
     def _encode(self) -> bytes:
         fields = {
@@ -79,7 +80,7 @@ class Head:
 
 
 @lru_cache(256)  # of one model most jobs have the same
-def _alike(endpoint: str, model: str, stream: bool, background: bool) -> bytes:
+def _encoded(endpoint: str, model: str, stream: bool, background: bool) -> bytes:
     return Head(endpoint, model, stream=stream, background=background)._encode()  # pyright: ignore[reportPrivateUsage]
 
 
