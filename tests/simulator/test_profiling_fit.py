@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import Phase, assume, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.backends.sequences import Sequence
@@ -33,7 +33,7 @@ def reading(speed: Speed, prompts: tuple[int, ...]) -> Reading:
     gaps: list[float] = []
     while not all(one.made for one in others):
         gaps.append(engine.step().ms)
-    return Reading(prompts, tuple(gaps), sum(gaps))
+    return Reading(prompts, tuple(gaps), sum(gaps), 10)
 
 
 def seen_of(speed: Speed, overhead_ms: float = 5.0, noisy: Callable[[float], float] = lambda ms: ms) -> Seen:
@@ -93,7 +93,6 @@ def test_one_load_in_ten_that_was_held_up_does_not_matter() -> None:
 def test_any_speed_is_found(
     step_ms: float, sequence_ms: float, prompt_token_ms: float, step_tokens: int, overhead_ms: float
 ) -> None:
-    assume(step_tokens * prompt_token_ms >= step_ms)  # else a step full of prompts is hardly to be told from others
     speed = Speed(8, 50_000, step_tokens, step_ms, sequence_ms, prompt_token_ms, 0.0, 16)
     assert close(fit(seen_of(speed, overhead_ms), "m"), speed, 0.02)
 

@@ -15,6 +15,7 @@ from dispatcher.simulator.profiling.refusing import BODY_MOST, CannotProfile
 from dispatcher.simulator.profiling.run import find
 from fairlane.errors import InvalidRequest
 
+DONE = b"data: [DONE]\n\n"
 KEY = "sk-0123456789"
 HEADERS = {"authorization": f"Bearer {KEY}"}
 TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
@@ -74,8 +75,15 @@ async def asked(status: int, content: bytes | httpx.AsyncByteStream) -> Answer:
 )
 async def test_a_count_that_is_none_is_not_used(usage: str) -> None:
     said = f'data: {{"choices":[],"usage":{usage}}}\n\n'.encode()
-    found = await asked(200, TOKEN * 5 + said)
+    found = await asked(200, TOKEN * 5 + said + DONE)
     assert (found.prompt, found.answer, len(found.tokens)) == (25, 5, 5)
+
+
+async def test_a_stream_that_breaks_off_is_not_taken_for_a_quick_answer() -> None:
+    with pytest.raises(CannotProfile, match="broke off"):
+        await asked(200, TOKEN * 5)
+    reason = TOKEN.replace(b"}]}", b',"finish_reason":"length"}]}')
+    assert len((await asked(200, TOKEN * 4 + reason)).tokens) == 5, "some say only why it ended"
 
 
 @pytest.mark.parametrize("status", [401, 500])
@@ -140,7 +148,7 @@ async def test_tokens_that_cannot_be_timed_are_told(tokens: Callable[[int], int]
         if request.method == "GET":
             return httpx.Response(404)
         many = tokens(json.loads(request.content)["max_tokens"])
-        return httpx.Response(200, stream=Parts(TOKEN * many), headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, stream=Parts(TOKEN * many + DONE), headers={"content-type": "text/event-stream"})
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         course = Course(Asker(client, "http://server", "m", {}), {}, Plan(seconds=20, most=4), lambda words: None)

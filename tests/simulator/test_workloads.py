@@ -73,6 +73,7 @@ def test_columns_may_stand_in_any_order(tmp_path: Path) -> None:
         ("tenant," + HEADER + f"{'x' * 129},0,1,1\n", 2, "tenant is 'xxx"),
         ("tier," + HEADER + "Gold,0,1,1\n", 2, "tier is 'Gold'"),
         (f"{'x' * 1000}," + HEADER, 1, f"the column '{'x' * 40}' is unknown"),
+        (HEADER + "0,1,1\n" + "x" * 20_000, 2, "more than 10,000 characters"),
     ],
 )
 def test_what_is_wrong_with_a_trace_is_told_with_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:

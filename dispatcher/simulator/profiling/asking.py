@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from dispatcher.simulator.workloads.trace import MOST_TOKENS
 from fairlane import sse
 
 # Answers of a known length, and their tokens counted: not every server knows these fields.
+_ENDS: Final = re.compile(rb'''^data: ?\[DONE\]|"finish_reason": ?"''', re.MULTILINE)
 EXACT: Final[Mapping[str, Any]] = {"ignore_eos": True, "stream_options": {"include_usage": True}}
 CHARACTERS_A_TOKEN: Final = 4.0  # where the server does not count
 EVENT_MOST: Final = 1_000_000  # bytes
@@ -118,10 +120,12 @@ class _Stream:
     arrivals: list[tuple[float, int]] = field(default_factory=lambda: list[tuple[float, int]]())
     usage: Mapping[str, Any] = field(default_factory=lambda: dict[str, Any]())
     characters: int = 0
+    ended: bool = False  # it said so; a stream that only breaks off would be taken for a quick one
 
     def hear(self, event: bytes, now_ms: float) -> None:
         if b'"error"' in event and b'"choices"' not in event:
             raise CannotProfile(f"In the stream the backend said: {words_in(sse.data_of(event) or event, self.key)}")
+        self.ended = self.ended or _ENDS.search(event) is not None
         if b'"usage":' in event and isinstance(said := object_in(sse.data_of(event)).get("usage"), dict):
             self.usage = cast("Mapping[str, Any]", said)
         if b'"choices"' not in event or b'"choices":[]' in event or b'"choices": []' in event:
@@ -134,6 +138,8 @@ class _Stream:
         """All of it has come. Raises CannotProfile if that is nothing."""
         if not self.arrivals:
             raise CannotProfile("The backend answered with a stream without any token.")
+        if not self.ended:
+            raise CannotProfile("The backend's stream broke off: it has neither a finish_reason nor [DONE].")
         answer = self._counted("completion_tokens") or len(self.arrivals)
         # Fewer events than tokens: some brought several. More: the last one only says that it is over.
         each = answer / min(answer, len(self.arrivals))

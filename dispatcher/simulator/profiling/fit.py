@@ -91,15 +91,16 @@ def tokens_of_a_step(readings: Iterable[Reading], speed: Speed) -> tuple[int, bo
 
 
 def _read(reading: Reading, speed: Speed) -> list[float]:
-    """How many prompt tokens each step read. Each prompt whose end was read makes tokens, too, from then on."""
-    ends = list(accumulate(reading.prompts))
+    """How many prompt tokens each step read. Each prompt whose end was read makes its answer's tokens from then on."""
+    ends = [0, *accumulate(reading.prompts)]
     read = [ends[-1] / len(reading.gaps_ms) for _ in reading.gaps_ms]
     for _ in range(ROUNDS):
+        done = [bisect_right(ends, so_far + 1) - 1 for so_far in accumulate(read)]
+        gone = [0] * reading.answer + done  # those that were done so many steps before
         more_ms: list[float] = []
-        for gap_ms, so_far in zip(reading.gaps_ms, accumulate(read), strict=True):
-            done = bisect_right(ends, so_far + 1)
-            held = ends[done - 1] if done else 0
-            usual_ms = speed.step_ms + speed.sequence_ms * (1 + done) + speed.kv_token_ms * held
+        for gap_ms, here, left in zip(reading.gaps_ms, done, gone, strict=False):
+            held = ends[here] - ends[left]
+            usual_ms = speed.step_ms + speed.sequence_ms * (1 + here - left) + speed.kv_token_ms * held
             more_ms.append(max(0.0, gap_ms - usual_ms))
         all_ms = sum(more_ms)
         if all_ms < LEAST_MORE * sum(reading.gaps_ms):

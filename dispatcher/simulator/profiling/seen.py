@@ -35,12 +35,13 @@ class Prefill:
 class Reading:
     """`prompts` came at once while one stream made tokens, whose `gaps_ms` are from then until all were read.
 
-    `first_ms`: until the last of them had its first token.
+    `first_ms`: until the last of them had its first token. `answer`: tokens that the shortest of their answers had.
     """
 
     prompts: tuple[int, ...]
     gaps_ms: tuple[float, ...]
     first_ms: float
+    answer: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +126,4 @@ def reading_of(metronome: Answer, others: Sequence[Answer]) -> Reading | None:
     until = next(n for n, at in enumerate(after) if at >= read)
     line = [before, *after[: until + 1]]
     gaps = tuple(later - earlier for earlier, later in pairwise(line))
-    return Reading(tuple(one.prompt for one in others), gaps, read - sent)
+    return Reading(tuple(one.prompt for one in others), gaps, read - sent, min(one.answer for one in others))

@@ -6,10 +6,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from dispatcher.simulator.request import Arrival
 from fairlane.errors import InvalidRequest
@@ -18,6 +18,7 @@ from fairlane.model import TENANT_PATTERN, TIER_PATTERN
 REQUIRED: Final = ("arrival_s", "input_tokens", "output_tokens")
 OPTIONAL: Final = {"tenant": TENANT_PATTERN, "tier": TIER_PATTERN}  # names that the queue takes, and their form
 COLUMNS: Final = (*REQUIRED, *OPTIONAL)
+LINE_MOST: Final = 10_000  # characters; both names at their longest take a few hundred
 SHOWN: Final = 40  # characters of what is wrong
 MOST_TOKENS: Final = 10_000_000  # more is a slip of the pen: no server has such a context
 
@@ -30,7 +31,7 @@ def read_trace(path: str | Path) -> list[Arrival]:
     """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            arrivals = _arrivals(str(path), file)
+            arrivals = _arrivals(str(path), _lines(file))
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror or error}.") from None
     if not arrivals:
@@ -57,6 +58,14 @@ def dump_trace(arrivals: Sequence[Arrival]) -> str:
         }
         rows.writerow([cells[name] for name in columns])
     return file.getvalue()
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """One that never ends (a device, another kind of file) is not read on until the memory is full."""
+    while line := file.readline(LINE_MOST + 1):
+        if len(line) > LINE_MOST:
+            raise ValueError(f"the line has more than {LINE_MOST:,} characters; is this a CSV file?")
+        yield line
 
 
 def _arrivals(path: str, lines: Iterable[str]) -> list[Arrival]:
