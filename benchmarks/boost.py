@@ -24,7 +24,8 @@ from benchmarks.flood import quantile
 from benchmarks.servers import server
 from dispatcher.backends.known import GAMMA_FIRST
 from dispatcher.backends.sequences import Sequence as Request
-from dispatcher.policy.boost import ClassStats, boost_ms, engine_priority, learned
+from dispatcher.policy.boost import ClassStats, boost_ms, learned
+from dispatcher.policy.lead import engine_priority
 from dispatcher.policy.thermostat import WINDOW, Sample, Thermostat, next_gamma
 from dispatcher.simulator.clock import Clock
 from fairlane.clock import ManualClock
@@ -79,7 +80,7 @@ class OneLine:
             phi_ms, _, job = heapq.heappop(self._waiting)
             self._live += 1
             began_ms = self._clock.now
-            priority = engine_priority(phi_ms, 0, 1, self._gamma, 0.0)
+            priority = engine_priority(phi_ms, 0, 1, 0.0, 0.0)
             request = Request(PROMPT, job.answer, priority)
             self._server.send(request, lambda _, job=job, began_ms=began_ms: self._answered(job, began_ms))
 

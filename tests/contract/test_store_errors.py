@@ -38,8 +38,8 @@ def shared() -> Iterator[ValkeyServer]:
 
 
 @asynccontextmanager
-async def opened(url: str, **options: float) -> AsyncIterator[Queue]:
-    made = Queue(connect(url, **options), **options)
+async def opened(url: str, timeout_s: float = 5.0) -> AsyncIterator[Queue]:
+    made = Queue(connect(url, timeout_s=timeout_s), timeout_s=timeout_s)
     try:
         yield made
     finally:
