@@ -45,7 +45,7 @@ class HttpTransport:
         body = b'{"jobs":[' + b",".join(map(self._wire, asked)) + b"]}"
         answers = (await self._door.call("POST", "/v1/jobs", body))["jobs"]
         if len(answers) != len(asked):
-            raise foreign(f"{len(answers)} answers to {len(asked)} jobs", 502)
+            raise foreign(f"{len(answers)} answers to {len(asked)} jobs", 200)
         return [one["id"] if "id" in one else _refusal_of_one(one) for one in answers]
 
     async def job(self, job_id: str, wait_s: float = 0.0) -> Job:
@@ -100,7 +100,7 @@ def _job(raw: dict[str, Any]) -> Job:
     try:
         return Job.parse(raw)
     except ValueError as error:
-        raise foreign(str(raw), 502) from error
+        raise foreign(str(raw), 200) from error
 
 
 def _refusal_of_one(said: Mapping[str, Any]) -> FairlaneError:

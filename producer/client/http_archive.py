@@ -111,7 +111,7 @@ def _read(parse: Callable[[Mapping[str, Any]], T], raw: Mapping[str, Any]) -> T:
     try:
         return parse(raw)
     except ValueError as error:
-        raise foreign(str(raw), 502) from error
+        raise foreign(str(raw), 200) from error
 
 
 def _path(what: str, id_: str) -> str:

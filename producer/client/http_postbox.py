@@ -77,7 +77,7 @@ def _read(parse: Callable[[Mapping[str, Json]], T], raw: Mapping[str, Json]) -> 
     try:
         return parse(raw)
     except ValueError as error:
-        raise foreign(str(raw), 502) from error
+        raise foreign(str(raw), 200) from error
 
 
 def _endpoint(endpoint_id: str, *more: str) -> str:

@@ -56,7 +56,7 @@ def race(url: str, name: str, start: Barrier, writer: Connection) -> None:
     """Takes jobs until there are none, then settles them."""
 
     async def run() -> list[Taken]:
-        queue = await Queue.open(url)
+        queue = await Queue.open(url, timeout_s=DEADLINE_S)  # twenty of them, and whatever else runs
         pool = await queue.pools.by_name("llama")
         start.wait(DEADLINE_S)
         leases = []

@@ -166,6 +166,7 @@ async def test_what_is_no_endpoint_is_no_front_door() -> None:
     async with serving(door.app()) as url, AsyncClient(url) as client:
         with pytest.raises(Exception, match="does not speak as a front door"):
             await client.webhooks.list()
+    assert len(door.asked) == 1, "to ask again gives the same"
 
 
 async def test_a_batch_may_have_a_webhook() -> None:
