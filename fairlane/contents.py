@@ -7,6 +7,7 @@ becomes part of a path.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -18,6 +19,7 @@ from typing import Final, Protocol, TypeVar, cast
 import fsspec  # pyright: ignore[reportMissingTypeStubs]
 import structlog
 from fsspec.implementations.local import LocalFileSystem  # pyright: ignore[reportMissingTypeStubs]
+from fsspec.implementations.memory import MemoryFileSystem  # pyright: ignore[reportMissingTypeStubs]
 
 from fairlane.errors import FilesUnavailable, InvalidRequest, NotFound
 
@@ -44,6 +46,7 @@ class _InThread(Protocol):
 
 class _Filesystem(Protocol):
     def open(self, path: str, mode: str, block_size: int) -> _Stream: ...
+    def cat_file(self, path: str) -> bytes: ...
     def rm_file(self, path: str) -> None: ...
 
 
@@ -64,6 +67,7 @@ class Contents:
         self._system = cast(_Filesystem, system)
         self._root = root.rstrip("/")
         self._local = isinstance(system, LocalFileSystem)
+        self._in_memory = isinstance(system, MemoryFileSystem)
         self._threads = ThreadPoolExecutor(THREADS, "files")
 
     async def begin(self, name: str) -> Writer:
@@ -87,7 +91,7 @@ class Contents:
     async def read(self, name: str, start: int = 0) -> AsyncGenerator[bytes]:
         """All of it from the byte `start` on, piece by piece. Raises NotFound."""
         path = self._path(name)
-        stream = await self._in_thread(lambda: self._system.open(path, "rb", block_size=BLOCK))
+        stream = await self._in_thread(lambda: self._open_to_read(path))
         try:
             if start:
                 await self._in_thread(lambda: stream.seek(start))
@@ -106,6 +110,11 @@ class Contents:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no content's name")
         return f"{self._root}/{name}"
+
+    def _open_to_read(self, path: str) -> _Stream:
+        if self._in_memory:  # fsspec gives all readers of a file in memory one stream, which has one position
+            return io.BytesIO(self._system.cat_file(path))
+        return self._system.open(path, "rb", block_size=BLOCK)
 
     def _open(self, path: str) -> _Stream:
         if self._local:

@@ -49,6 +49,19 @@ async def test_a_folder_is_made_for_us_alone(tmp_path: Path, scheme: str) -> Non
     assert (tmp_path / "deep" / "er").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
+async def test_two_read_one_file_each_from_where_it_is(tmp_path: Path, scheme: str) -> None:
+    contents = Contents(f"{scheme}{tmp_path}")
+    data = os.urandom(3 << 20)
+    await written(contents, "a", data)
+    read: list[list[bytes]] = [[], []]
+    first, second = contents.read("a"), contents.read("a", 1)
+    for _ in range(4):
+        for pieces, got in zip((first, second), read, strict=True):
+            got.append(await anext(pieces, b""))
+    assert [b"".join(got) for got in read] == [data, data[1:]]
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\x00", "a\\b", ".hidden", "x" * 201])
 async def test_no_name_leads_out_of_the_place(tmp_path: Path, name: str) -> None:
     contents = Contents(str(tmp_path))
