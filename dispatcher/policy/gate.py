@@ -1,9 +1,9 @@
 """From what is known of a backend to how many leases each tier may hold there, and why not more.
 
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
-L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and with L jobs like those that run, but for
-tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The scripts compare L at
-each pop; this says with what.
+L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and before the last of L jobs like those
+that run, but for tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The
+scripts compare L at each pop; this says with what.
 (The rooms are those of headroom.py; the rest is the design's §5, validated by simulation: docs/capacity.md.)
 
 While something waits, the lowest tier has θ = 0 rather than a shut gate: cap is then L - W of the scrape, and L falls
@@ -109,11 +109,12 @@ def _gate(capacity: Capacity, load: Load, tier: int, rooms: Sequence[float], *, 
 
 
 def _in_cache(load: Load, share: float) -> float:
-    """How many jobs like those that run fill so much of the cache. Infinite if the page does not tell.
+    """How many jobs like those that run it takes to fill so much of the cache. Infinite if the page does not tell.
 
     The share in use says nothing of what was sent since: a job fills the cache only when its prompt is read. Without
-    this a lower tier that finds its gate open sends until its room is full, and seconds later the cache is.
+    this a lower tier that finds its gate open sends until its room is full, and seconds later the cache is. The job
+    that goes over the share is let in, as where the use alone decides: on a backend of ten jobs it is a tenth of it.
     """
     if not load.kv or not load.running:
         return math.inf
-    return max(1, math.floor(load.running * share / load.kv))
+    return max(1, math.ceil(load.running * share / load.kv))

@@ -28,6 +28,7 @@ OURS: Final[Mapping[str, Variant]] = {
     "ours-tokens": Variant("turns by tokens (VTC) instead of requests", Setting(Policy(fairness="tokens"))),
     "ours-no-boost": Variant("without the boost (γ = 0)", Setting(Policy(gamma=0))),
     "ours-fixed-gamma": Variant(f"without the thermostat (γ = {GAMMA_FIRST}/s)", Setting(Policy(gamma=GAMMA_FIRST))),
+    "ours-half-rooms": Variant("half the breathing room (reserve .10)", Setting(Policy(reserve=0.1))),
     "ours-no-rooms": Variant("without breathing room (reserve 0)", Setting(Policy(reserve=0))),
     "ours-no-valve": Variant("without the valve", Setting(Policy(valve_ms=NEVER_MS))),
     "ours-no-turns": Variant("without turns among tenants (all jobs are one tenant's)", Setting(one_tenant=True)),

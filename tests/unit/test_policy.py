@@ -57,12 +57,13 @@ ALL, ALONE = (True,) * 4, (False, False, False, True)
         (LOWEST, ALL, Load(0, 0.65, 20.0), False, Tuning(), 0, 1, "kv"),
         (LOWEST, ALONE, Load(0, 0.94, 20.0), False, Tuning(), 21, 20, "full"),
         (LOWEST, ALL, Load(0, None, 20.0), False, Tuning(), 15, 13, "room"),  # it does not say
-        # below that no more than, filled like those that run, fill as much: 8 fill .4, 13 fill .95 × .675
-        (LOWEST, ALL, Load(0, 0.4, 20.0, running=8), False, Tuning(), 12, 12, "kv"),
-        (SECOND, ALL, Load(0, 0.4, 20.0, running=8), False, Tuning(), 15, 15, "kv"),
+        # below that as many as, filled like those that run, reach as much: 8 fill .4, 13 more than .95 × .675
+        (LOWEST, ALL, Load(0, 0.4, 20.0, running=8), False, Tuning(), 13, 13, "kv"),
+        (SECOND, ALL, Load(0, 0.4, 20.0, running=8), False, Tuning(), 16, 16, "kv"),
+        (LOWEST, ALL, Load(0, 0.64, 20.0, running=8), False, Tuning(), 9, 9, "kv"),  # below its share: one more
         (HIGHEST, ALL, Load(0, 0.4, 20.0, running=8), False, Tuning(), 23, 20, "full"),
         (LOWEST, ALL, Load(0, 0.2, 20.0, running=8), False, Tuning(), 15, 13, "room"),
-        (LOWEST, ALL, Load(0, 0.6, 20.0, running=1), False, Tuning(), 1, 1, "kv"),
+        (LOWEST, ALL, Load(0, 0.6, 20.0, running=1), False, Tuning(), 2, 2, "kv"),
         (LOWEST, ALL, Load(0, 0.0, 20.0, running=8), False, Tuning(), 15, 13, "room"),
         # slow tokens shut it for all, before anything else
         (HIGHEST, ALL, Load(0, 0.99, 200.0), True, Tuning(), 0, 1, "slow_tokens"),
