@@ -51,7 +51,8 @@ class JobSpec:
     `expected_ms` is how long the work should take, for the boost. `delay_ms` and `deadline_ms` count from the submit;
     the deadline bounds the wait, not the work. `batch_id` names the batch that the job is a line of. `prefix` holds
     hashes of the prompt's leading blocks, the shortest first, for pools that keep equal prompts on one backend. `hook`:
-    its head has a webhook, by which somebody is to be told of its outcome.
+    its head has a webhook, by which somebody is to be told of its outcome. `inbox`: whoever submits it hears of its
+    outcome on the pool's channel `settled:<inbox>` too, together with those of its other jobs (not once it has moved).
     """
 
     tenant: str
@@ -68,6 +69,7 @@ class JobSpec:
     batch_id: str | None = None
     prefix: tuple[str, ...] = ()
     hook: bool = False
+    inbox: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

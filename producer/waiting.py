@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from fairlane.errors import FairlaneError, StoreUnavailable
-from fairlane.model import Job
+from fairlane.model import Job, JobSpec, Submitted
 from fairlane.queue.engine import Queue
 from fairlane.queue.gather import Gather
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from fairlane.queue.telling import outcome_told
+from producer.mailbox import Mailbox
 
 REREAD_S: Final = (4.0, 8.0)  # every message may be lost; jittered, so that not all who wait read at once
 OUTAGE_S: Final = 20.0  # how long Redis may be away before those who wait are told
@@ -25,7 +27,8 @@ class Waiting:
     """Subscribe, then read, then wait, and read again now and then: so no outcome is missed (case 20).
 
     Those who wait for one job share one watch of it. While Redis is away they go on waiting, for OUTAGE_S at the most:
-    what they wait for is probably still being worked on.
+    what they wait for is probably still being worked on. What was submitted here is told by letter, if it ends soon:
+    then there is nothing to subscribe to and to read. `close` it.
     """
 
     def __init__(self, queue: Queue, signals: Signals) -> None:
@@ -33,6 +36,21 @@ class Waiting:
         self._signals = signals
         self._watches: dict[str, _Watch] = {}
         self._reads = _Reads(queue)
+        self._mailbox = Mailbox(signals)
+
+    async def close(self) -> None:
+        """Ends its own subscriptions; nobody may wait any more."""
+        await self._mailbox.close()
+
+    async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
+        """As `Queue.submit`, of a job that is likely to be waited for at once, here."""
+        inbox = None if spec.delay_ms or spec.batch_id else self._mailbox.inbox(pool)
+        if inbox is None:
+            return await self._queue.submit(pool, spec)
+        submitted = await self._queue.submit(pool, replace(spec, inbox=inbox))
+        if submitted.created:
+            self._mailbox.expect(pool, spec, submitted.id)
+        return submitted
 
     async def job(self, job_id: str, timeout_s: float | None, closing: asyncio.Event | None = None) -> Job:
         """The job as soon as it is finished, or as it is when the time is up or `closing` is set; without its body.
@@ -55,7 +73,7 @@ class Waiting:
                 self._forget(job_id, watch)
 
     def _begin(self, job_id: str) -> _Watch:
-        watch = self._watches[job_id] = _Watch(self._queue, self._signals, self._reads, job_id)
+        watch = self._watches[job_id] = _Watch(self._queue, self._signals, self._reads, self._mailbox, job_id)
         watch.outcome.add_done_callback(lambda _: self._forget(job_id, watch))
         return watch
 
@@ -68,13 +86,14 @@ class Waiting:
 class _Watch:
     """Follows one job to its end, for `waiters` callers: `outcome` is the finished job, or why it cannot be had."""
 
-    def __init__(self, queue: Queue, signals: Signals, reads: _Reads, job_id: str) -> None:
+    def __init__(self, queue: Queue, signals: Signals, reads: _Reads, mailbox: Mailbox, job_id: str) -> None:
         loop = asyncio.get_running_loop()
         self.waiters = 0
         self.outcome: asyncio.Future[Job] = loop.create_future()
         self._queue = queue
         self._signals = signals
         self._reads = reads
+        self._mailbox = mailbox
         self._job_id = job_id
         self._clock = loop.time
         self._read_at = self._clock()
@@ -93,6 +112,9 @@ class _Watch:
             self.outcome.exception()  # nobody may be left to be told
 
     async def _run(self) -> None:
+        told = await self._mailbox.outcome(self._job_id)
+        if told and not self.outcome.done():
+            self.outcome.set_result(told)
         while not self.outcome.done():
             try:
                 await self._follow()

@@ -20,6 +20,7 @@ MOST_GAMMA: Final = 1000
 MOST_MS: Final = 10 * 365 * 86_400_000
 MOST_HASHES: Final = 8
 _HASH: Final = re.compile(r"[0-9a-f]{4,32}")
+_INBOX: Final = re.compile(r"[A-Za-z0-9]{8,64}")
 _TENANT: Final = re.compile(TENANT_PATTERN)
 _BACKEND: Final = re.compile(r"[A-Za-z0-9._:/@-]{1,128}")
 _DISPATCHER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
@@ -44,6 +45,12 @@ def check_job(pool: Pool, spec: JobSpec, max_body_bytes: int) -> None:
     for name, tokens in (("input_tokens", spec.input_tokens), ("output_tokens", spec.output_tokens)):
         if not is_whole(tokens, 0, 10**7):
             raise InvalidRequest(f"{name} is a whole number from 0 to 10 million.", param=name)
+    _check_marks(spec)
+
+
+def _check_marks(spec: JobSpec) -> None:
+    if spec.inbox is not None and not _INBOX.fullmatch(spec.inbox):
+        raise InvalidRequest("inbox is 8 to 64 letters and digits.", param="inbox")
     if len(spec.prefix) > MOST_HASHES or not all(map(_HASH.fullmatch, spec.prefix)):
         raise InvalidRequest(f"prefix holds up to {MOST_HASHES} hashes of hex digits.", param="prefix")
 

@@ -163,7 +163,8 @@ def submit_args(spec: JobSpec, random_part: str) -> list[str | bytes]:
         request = hashlib.sha256(asked).hexdigest()[:32]
     numbers = (
         f"{spec.max_attempts} {spec.input_tokens} {spec.output_tokens} {spec.expected_ms} {spec.delay_ms} "
-        f"{'-' if spec.deadline_ms is None else spec.deadline_ms} {1 if spec.hook else 0}"
+        f"{'-' if spec.deadline_ms is None else spec.deadline_ms} {1 if spec.hook else 0} "
+        f"{spec.inbox or '-'}"
     )
     keyed = f"{digest} {request}" if digest else ""
     return [

@@ -93,6 +93,7 @@ def create_app(settings: Settings, queue: Queue | None = None, *, needs_dispatch
                 )
                 yield
                 await abandoned.close()
+                await app.state.fairlane.waiting.close()
         finally:
             if queue is None:
                 await used.close()

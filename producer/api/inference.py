@@ -50,7 +50,7 @@ async def _run(request: Request, caller: Caller, tier: str | None, key: str | No
     asked = await read_asked(request, state, tier, key)
     pool, spec = await state.intake.job(asked, caller)
     try:
-        submitted = await state.queue.submit(pool, spec)
+        submitted = await (state.queue if asked.body.get("stream") else state.waiting).submit(pool, spec)
     except QueueFull as full:
         return await full_response(state, pool, spec, full)
     rates = await rate_headers(state, pool, spec.tenant)

@@ -33,13 +33,14 @@ async def create(request: Request, caller: Who, tier: TierHeader = None, key: Ke
     state = accepting(request)
     seen = None if key is None else last_seen(request)
     asked = await read_asked(request, state, tier, key)
+    background = asked.body.get("background") is True
     pool, spec = await state.intake.job(asked, caller)
     try:
-        submitted = await state.queue.submit(pool, spec)
+        waits = not background and not asked.body.get("stream")
+        submitted = await (state.waiting if waits else state.queue).submit(pool, spec)
     except QueueFull as full:
         return await full_response(state, pool, spec, full)
     rates = await rate_headers(state, pool, spec.tenant)
-    background = asked.body.get("background") is True
     if asked.body.get("stream"):
         events = Events(submitted.id, background=background)
         cancels = not background and key is None  # with a key, whoever sends it again joins it

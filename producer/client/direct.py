@@ -60,7 +60,7 @@ class RedisTransport:
     async def submit(self, asked: Submission) -> str:
         to = await self._open()
         pool, spec = await to.intake.job(asked.request, Caller(asked.tenant or self._tenant))
-        return (await to.queue.submit(pool, spec)).id
+        return (await to.waiting.submit(pool, spec)).id
 
     async def submit_many(self, asked: Sequence[Submission]) -> list[str | FairlaneError]:
         to = await self._open()
@@ -141,10 +141,12 @@ class RedisTransport:
                 queue = await Queue.open(self._url, namespace=self._namespace)
                 self._stack.push_async_callback(queue.close)
                 signals = await self._stack.enter_async_context(queue.signals())
+                waiting = Waiting(queue, signals)
+                self._stack.push_async_callback(waiting.close)
                 self._opened = _Opened(
                     queue,
                     Intake(queue, guard=self._guard),
-                    Waiting(queue, signals),
+                    waiting,
                     Streams(queue, signals),
                     Estimates(queue),
                 )

@@ -10,11 +10,12 @@ import anyio
 import pytest
 
 from fairlane.clock import ManualClock
+from fairlane.errors import InvalidRequest
 from fairlane.model import JobError, Lease, Limits, Policy, Usage
 from fairlane.queue.engine import Queue
 from fairlane.queue.pools import Pool
-from fairlane.queue.telling import outcome_told
-from tests.contract.acts import REFUSED, finish, open_backend, set_gate, submit, take, take_one
+from fairlane.queue.telling import Letter, outcome_told, submitted_job
+from tests.contract.acts import REFUSED, finish, open_backend, set_gate, spec, submit, take, take_one
 
 pytestmark = pytest.mark.usefixtures("invariants")
 
@@ -85,6 +86,70 @@ async def test_of_a_large_outcome_only_the_state_is_told(queue: Queue, pool: Poo
     message = await hear(client, pool.key("settled", lease.id), settle)
     assert message == "succeeded"
     assert outcome_told(before, message) is None
+
+
+INBOX = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=["bare", "bytes", "largest", "failed"])
+async def test_an_inbox_is_told_all_of_a_small_outcome_of_each_of_its_jobs(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock, outcome: dict[str, Any]
+) -> None:
+    asked = spec(head=b'{"model":"x"}', deadline_ms=60_000, max_attempts=2, inbox=INBOX)
+    made = await queue.submit(pool, asked)
+    await submit(queue, pool)  # somebody else's
+    clock.advance(30)
+    lease, other = await take(queue, pool, 2)
+    clock.advance(100)
+    how = dict(outcome)
+    state = how.pop("state")
+
+    async def settle() -> None:
+        await queue.settle(pool, other, "succeeded")
+        await queue.settle(pool, lease, state, **how)
+
+    letter = Letter.parse(await hear(client, pool.key("settled", INBOX), settle))
+    assert letter
+    told = letter.outcome(submitted_job(pool, asked, made.id))
+    assert told == await queue.inspect.outcome(made.id)
+    assert told
+    assert told.created_at_ms == clock.now_ms() - 130
+
+
+@pytest.mark.parametrize("end", ["large", "cancelled", "dead", "expired", "tried again", "requeued"])
+async def test_of_other_outcomes_an_inbox_is_told_that_there_is_one(
+    queue: Queue, pool: Pool, client: Any, clock: ManualClock, end: str
+) -> None:
+    asked = spec(deadline_ms=1000 if end == "expired" else None, max_attempts=1 + (end == "tried again"), inbox=INBOX)
+    made = await queue.submit(pool, asked)
+    if end == "requeued":
+        await queue.retry(pool, await take_one(queue, pool), REFUSED, delay_ms=0)
+        await queue.requeue(made.id)
+
+    async def conclude() -> None:
+        if end == "cancelled":
+            await queue.cancel(made.id)
+        elif end == "expired":
+            clock.advance(1000)
+            await queue.sweep(pool)
+        else:
+            lease = await take_one(queue, pool)
+            if end in ("dead", "tried again"):
+                await queue.retry(pool, lease, REFUSED, delay_ms=0)
+            if end == "tried again":
+                lease = await take_one(queue, pool)
+            if end != "dead":
+                await queue.settle(pool, lease, "succeeded", result=b"x" * (16_385 if end == "large" else 1))
+
+    letter = Letter.parse(await hear(client, pool.key("settled", INBOX), conclude))
+    assert letter
+    assert (letter.job_id, letter.outcome(submitted_job(pool, asked, made.id))) == (made.id, None)
+
+
+@pytest.mark.parametrize("inbox", ["", "short", "a b c d e f", "0123456789abcdef-", "x" * 65])
+async def test_an_inbox_is_letters_and_digits(queue: Queue, pool: Pool, inbox: str) -> None:
+    with pytest.raises(InvalidRequest, match="inbox"):
+        await queue.submit(pool, spec(inbox=inbox))
 
 
 async def test_whoever_waits_for_an_expired_or_lost_job_is_told(

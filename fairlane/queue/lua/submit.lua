@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the pool's prefix
 -- ARGV     now | '', code, then 9 a job: random, tenant, tier,
---          "max input output expected_ms delay_ms deadline_ms|- hook" (1: it has a webhook),
+--          "max input output expected_ms delay_ms deadline_ms|- hook inbox|-" (hook 1: it has a webhook),
 --          "digest-of-idempotency-key digest-of-request" | '', batch | '', head, body,
 --          hashes of its prompt's leading blocks, the shortest first | ''
 -- returns  2 values a job: 'new' id | 'old' id | 'mismatch' '' | 'no_tier' tiers | 'tenant_full' waiting | 'pool_full' waiting
@@ -28,8 +28,8 @@ end
 
 local function take_in(id, t, a)
   local tier, batch = ARGV[a + 2], ARGV[a + 5]
-  local most, input, output, expected, delay, deadline, hook =
-    string.match(ARGV[a + 3], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  local most, input, output, expected, delay, deadline, hook, inbox =
+    string.match(ARGV[a + 3], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
   local key, boost = job_key(id), boost_of(gamma, expected_of(t.name, tier, input, output, expected))
   local spec = table.concat({t.name, tier, int(seq), now, boost, input, output, most}, ' ')
   redis.call('HSET', key, 'state', delay == '0' and 'queued' or 'delayed', 'spec', spec, 'head', ARGV[a + 6],
@@ -39,6 +39,9 @@ local function take_in(id, t, a)
   end
   if ARGV[a + 8] ~= '' then
     redis.call('HSET', key, 'prefix', ARGV[a + 8])
+  end
+  if inbox ~= '-' then
+    redis.call('HSET', key, 'inbox', inbox)
   end
   if hook == '1' then
     redis.call('HSET', key, 'hook', 1)

@@ -1,4 +1,4 @@
--- The job's hash. Fields: state spec head body [due deadline batch created prefix] [was hop moved_to]
+-- The job's hash. Fields: state spec head body [due deadline batch created prefix inbox] [was hop moved_to]
 -- [tries token lease("backend started charged holder") attempts] [ended status result error usage dead collected(by its batch)]
 -- [hook(was submitted with a webhook) untold(the event whose webhooks were not made yet)]
 -- spec: "tenant tier seq at(submit) boost input output(token estimates) max(attempts)". In one field, since each field of

@@ -13,6 +13,16 @@ local function kept_ms(job, ms)
   return (job.batch or is_hooked(job)) and math.max(AWAITED_MS, ms) or ms
 end
 
+-- To those who wait for this job; and to whoever submitted it, who may listen for all of its jobs at once: "<id> <ms at
+-- which it was submitted> <word>". Each may be lost.
+local function announce(job, word)
+  redis.call('PUBLISH', settled_key(job.id), word)
+  local inbox, created = unpack(redis.call('HMGET', job_key(job.id), 'inbox', 'created'))
+  if inbox then
+    redis.call('PUBLISH', settled_key(inbox), table.concat({job.id, created or int(job.at), word}, ' '))
+  end
+end
+
 -- job: id, tenant, tier, at (or when its last delay ended), deadline, batch; began (when its last attempt did), if it ran. keep: a lease still counts for it, so that its hash must stay until that ends.
 -- more: attempts, status, result, error (JSON), usage; what is '' is left out.
 -- tell: whoever waits is told all of it, if it is small, and need not read: "<tier> <name>:<length> …\n<values>".
@@ -47,7 +57,7 @@ local function conclude(job, state, keep, more, tell)
     end
     state = names .. '\n' .. table.concat(values)
   end
-  redis.call('PUBLISH', settled_key(job.id), state)
+  announce(job, state)
 end
 
 local function expire(job, attempts)
