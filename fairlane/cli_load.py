@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -54,6 +55,7 @@ SpeedUp = Annotated[
     float, typer.Option(min=0.00001, max=1000, metavar="F", help="Make it so many times as dense.", show_default=False)
 ]
 _PROFILES: Final = "What the backends are: a100-7b, a10-7b, tiny, or a file of `fairlane profile`."
+LINE_S: Final = 10.0  # between two lines, where there is no terminal
 ProfileName = Annotated[str, typer.Option(metavar="NAME|FILE", help=_PROFILES)]
 BackendProfile = Annotated[str, typer.Option("--backend-profile", "--profile", metavar="NAME|FILE", help=_PROFILES)]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result, to the byte.")]
@@ -92,9 +94,12 @@ def quiet() -> None:
 
 @contextmanager
 def progress() -> Generator[Callable[[str, int], Tell]]:
-    """On a terminal a bar of the run that is under way, on stderr: its name, its requests, its virtual time."""
+    """How far the run that is under way has come, on stderr: its name, its requests, its virtual time.
+
+    On a terminal a bar; else a line every LINE_S, so that a log shows that it goes on.
+    """
     if not sys.stderr.isatty():
-        yield lambda name, requests: lambda now_ms, left: None
+        yield _lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -114,6 +119,18 @@ def progress() -> Generator[Callable[[str, int], Tell]]:
             return lambda now_ms, left: bar.update(task, completed=requests - left, at=_clock(now_ms))
 
         yield begin
+
+
+def _lines(name: str, requests: int) -> Tell:
+    due_s = time.monotonic() + LINE_S
+
+    def tell(now_ms: float, left: int) -> None:
+        nonlocal due_s
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + LINE_S
+            typer.echo(f"{name}: {requests - left:,} of {requests:,} requests, at {_clock(now_ms)}", err=True)
+
+    return tell
 
 
 def _clock(ms: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from fairlane.errors import FairlaneError, InvalidRequest
 
 GROWTHS: Final = (1.25, 1.5, 2.0)
 AS_IT_IS: Final = 1.0
+BREATH: Final = 100  # requests
 
 
 class Unattainable(FairlaneError):
@@ -82,7 +84,7 @@ async def planned(question: Question, stage: Stage, tell: Callable[[float, int, 
     """`tell(growth, backends, requests)` is asked for each run. Raises InvalidRequest, Unattainable."""
     arrivals = question.load.at(AS_IT_IS)
     question.load.at(max(GROWTHS))  # too large is said now, not after an hour
-    check_attainable(question, arrivals)
+    await check_attainable(question, arrivals)
     trials: dict[tuple[float, int], Trial] = {}
 
     async def tried(growth: float, backends: int) -> Trial:
@@ -130,7 +132,7 @@ def too_few(question: Question) -> list[tuple[Target, int]]:
     return [(target, count) for target, count in counts if 0 < count * (100 - target.percent) < 100]
 
 
-def check_attainable(question: Question, arrivals: Sequence[Arrival]) -> None:
+async def check_attainable(question: Question, arrivals: Sequence[Arrival]) -> None:
     """Whether each target could be met if every request were alone. Raises InvalidRequest, Unattainable."""
     lone: dict[tuple[int, int], tuple[float, float]] = {}
     for target in question.targets:
@@ -138,7 +140,9 @@ def check_attainable(question: Question, arrivals: Sequence[Arrival]) -> None:
         if not theirs:
             raise InvalidRequest(f"No request of this load is in the tier {target.tier}: leave its SLO out.")
         times: list[tuple[float, int, int]] = []
-        for one in theirs:
+        for n, one in enumerate(theirs):
+            if n % BREATH == BREATH - 1:
+                await asyncio.sleep(0)  # Ctrl-C is heard
             size = one.prompt, one.answer
             lone[size] = lone.get(size) or alone_ms(question.profile, *size)
             times.append((lone[size][target.metric == "e2e"], *size))
