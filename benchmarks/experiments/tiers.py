@@ -47,8 +47,8 @@ def cells(requests: int) -> list[Cell]:
             found += [replace(one, way=way) for way in OTHERS]
             many = CURVE if (profile, backends) == MAIN and rho in HIGH else (2, 4)
             found += [replace(one, way=way, tiers=tiers) for way in MANY for tiers in many]
-        if (profile, backends) == MAIN:
-            found += [replace(one, way=way) for way in RESERVES[1:]]
+            if (profile, backends) == MAIN:
+                found += [replace(one, way=way) for way in RESERVES[1:]]
     in_main = [one for one in found if (one.profile, one.backends) == MAIN and one.tiers in (2, 4)]
     found += [replace(one, workload=LONGER, requests=requests * 19 // 15) for one in in_main]
     return found + [replace(one, scrape_ms=200) for one in in_main if one.way == "ours" and one.tiers == 4]
