@@ -1,28 +1,42 @@
-"""Outcomes of the jobs that this process submitted, on one channel for all of them in a pool.
+"""Outcomes of the jobs that this process submitted, told on one channel for all of them in a pool: letters.
 
-Who submits a job and waits for it needs no subscription of its own then, and no reading: the outcome is told. A letter
-may be lost, may be too large to tell all, and comes only from where the job was submitted to: what none came for in
-LETTER_S is waited for in the other way (waiting.py). So nothing is owed to this but time.
+Who submits a job and waits for it needs no subscription of its own then, and no reading. A letter may be lost, and may
+be too small to tell all; dispatchers of an earlier version send none. So whoever waits for one reads too, now and then
+(waiting.py), and where a letter did not come nobody relies on them for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from fairlane.errors import StoreUnavailable
 from fairlane.ids import RandomIds
-from fairlane.model import Job, JobSpec
+from fairlane.model import Job, JobSpec, Submitted
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from fairlane.queue.telling import Letter, submitted_job
 
-LETTER_S: Final = 1.0
-KEPT: Final = 1000  # jobs that nobody waits for yet, and letters that came before the answer to their submit
+KEPT: Final = 1000  # jobs whose letter is expected
+HELD: Final = 1 << 20  # characters of letters that nobody has asked for yet
+EARLY: Final = 64  # letters that came before the answer to their submit, or twice as many as there are submits
 UNREAD_MOST: Final = 64  # jobs submitted since the last wait: whoever only submits has no use for letters
+DISTRUST_S: Final = 60.0
 NAME_LENGTH: Final = 16
-Value = TypeVar("Value")
+
+
+@dataclass(slots=True, eq=False)
+class Expected:
+    """A job as it was submitted, and what tells of its outcome: None if that has to be read."""
+
+    pool: Pool
+    job: Job
+    told: asyncio.Future[Letter | None]
+    held: int = 0  # characters of a letter that came before it was asked for
 
 
 class Mailbox:
@@ -31,10 +45,15 @@ class Mailbox:
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
         self._name = RandomIds().token(NAME_LENGTH)
-        self._listeners: dict[str, asyncio.Task[None]] = {}  # by a pool's code
-        self._open: set[str] = set()  # those whose subscription stands
+        self._listeners: dict[str, asyncio.Task[None]] = {}  # by a pool's code, as all below
+        self._open: set[str] = set()  # the subscription stands
+        self._proven: set[str] = set()  # letters come
+        self._distrusted: dict[str, float] = {}  # they did not: until when
         self._unread = UNREAD_MOST
-        self._expected: OrderedDict[str, tuple[Job, asyncio.Future[Job | None]]] = OrderedDict()
+        self._gaps = 0  # how often letters may have been missed
+        self._sending = 0
+        self._held = 0
+        self._expected: OrderedDict[str, Expected] = OrderedDict()
         self._early: OrderedDict[str, Letter] = OrderedDict()
 
     async def close(self) -> None:
@@ -44,41 +63,61 @@ class Mailbox:
             listener.cancel()
         await asyncio.gather(*listeners, return_exceptions=True)
 
-    def inbox(self, pool: Pool) -> str | None:
-        """What a job's `inbox` should be; None while nobody listens there, or if those who submit do not wait.
+    async def submit(self, pool: Pool, spec: JobSpec, send: Callable[[JobSpec], Awaitable[Submitted]]) -> Submitted:
+        """Has it sent with an inbox, if somebody listens there and those who submit also wait.
 
-        It begins to listen when it is asked again after a wait, and keeps nobody waiting for that.
+        It begins to listen after the first wait, and keeps nobody waiting for that.
         """
-        if self._unread >= UNREAD_MOST:
+        if not self._is_of_use(pool):
+            return await send(spec)
+        gaps = self._gaps
+        self._sending += 1
+        try:
+            submitted = await send(replace(spec, inbox=self._inbox(pool)))
+            if submitted.created and gaps == self._gaps:
+                self._expect(pool, spec, submitted.id)
+        finally:
+            self._sending -= 1
+            if not self._sending:
+                self._early.clear()
+        return submitted
+
+    def expected(self, job_id: str) -> Expected | None:
+        """What to wait for, if a letter is likely to come, or has come. Whoever asks calls `forget` at the end."""
+        self._unread = 0
+        found = self._expected.get(job_id)
+        if found and not found.told.done() and found.pool.code not in self._proven:
+            self.forget(job_id)
             return None
+        return found
+
+    def forget(self, job_id: str) -> None:
+        if found := self._expected.pop(job_id, None):
+            self._held -= found.held
+            if not found.told.done():
+                found.told.set_result(None)
+
+    def distrust(self, pool: Pool) -> None:
+        """A job has its outcome, and no letter told: a dispatcher of an earlier version settled it."""
+        self._proven.discard(pool.code)
+        self._distrusted[pool.code] = asyncio.get_running_loop().time() + DISTRUST_S
+        self._forget_all(pool)
+
+    def _is_of_use(self, pool: Pool) -> bool:
+        if self._unread >= UNREAD_MOST or asyncio.get_running_loop().time() < self._distrusted.get(pool.code, 0.0):
+            return False
         self._unread += 1
         if pool.code not in self._listeners:
             self._listeners[pool.code] = asyncio.create_task(self._listen(pool))
-        return self._name if pool.code in self._open else None
+        return pool.code in self._open
 
-    def expect(self, pool: Pool, spec: JobSpec, job_id: str) -> None:
-        """A job was made, of a spec with the name as its inbox."""
-        told: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
-        _keep(self._expected, job_id, (submitted_job(pool, spec, job_id), told))
-        if letter := self._early.pop(job_id, None):
-            self._deliver(letter)
-
-    async def outcome(self, job_id: str) -> Job | None:
-        """The finished job, if a letter tells it soon, or has told it."""
-        self._unread = 0
-        if job_id not in self._expected:
-            return None
-        _, told = self._expected[job_id]
-        given_up = asyncio.get_running_loop().call_later(LETTER_S, _answer, told, None)
-        try:
-            return await told
-        finally:
-            given_up.cancel()
-            self._expected.pop(job_id, None)
+    def _inbox(self, pool: Pool) -> str:
+        """Each pool has its own: a job keeps it when it moves, and where it goes nobody listens to that."""
+        return self._name + pool.code
 
     async def _listen(self, pool: Pool) -> None:
         try:
-            async with self._signals.listen(pool.key("settled", self._name), self._hear):
+            async with self._signals.listen(pool.key("settled", self._inbox(pool)), partial(self._hear, pool)):
                 self._open.add(pool.code)
                 await asyncio.Event().wait()
         except StoreUnavailable:
@@ -87,28 +126,38 @@ class Mailbox:
             self._open.discard(pool.code)
             del self._listeners[pool.code]
 
-    def _hear(self, message: str) -> None:
-        if letter := Letter.parse(message):
-            self._deliver(letter)
+    def _hear(self, pool: Pool, message: str) -> None:
+        letter = Letter.parse(message)
+        if letter is None:  # some may have been missed
+            self._gaps += 1
+            self._forget_all(pool)
             return
-        for _, told in self._expected.values():  # some may have been missed
-            _answer(told, None)
-        self._expected.clear()
+        self._proven.add(pool.code)
+        if letter.job_id in self._expected:
+            self._deliver(letter)
+        elif self._sending:
+            self._early[letter.job_id] = letter
+            if len(self._early) > max(EARLY, 2 * self._sending):
+                self._early.popitem(last=False)
+
+    def _expect(self, pool: Pool, spec: JobSpec, job_id: str) -> None:
+        told: asyncio.Future[Letter | None] = asyncio.get_running_loop().create_future()
+        self._expected[job_id] = Expected(pool, submitted_job(pool, spec, job_id), told)
+        if letter := self._early.pop(job_id, None):
+            self._deliver(letter)
+        if len(self._expected) > KEPT:
+            self.forget(next(iter(self._expected)))
 
     def _deliver(self, letter: Letter) -> None:
-        if letter.job_id in self._expected:
-            job, told = self._expected[letter.job_id]
-            _answer(told, letter.outcome(job))
-        else:
-            _keep(self._early, letter.job_id, letter)
+        found = self._expected[letter.job_id]
+        if found.told.done():
+            return
+        found.held = len(letter.word)
+        self._held += found.held
+        found.told.set_result(letter)
+        if self._held > HELD:
+            self.forget(next(id_ for id_, one in self._expected.items() if one.held))
 
-
-def _keep(kept: OrderedDict[str, Value], job_id: str, value: Value) -> None:
-    kept[job_id] = value
-    if len(kept) > KEPT:
-        kept.popitem(last=False)
-
-
-def _answer(told: asyncio.Future[Job | None], job: Job | None) -> None:
-    if not told.done():
-        told.set_result(job)
+    def _forget_all(self, pool: Pool) -> None:
+        for job_id in [id_ for id_, one in self._expected.items() if one.pool.code == pool.code]:
+            self.forget(job_id)

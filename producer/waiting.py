@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from fairlane.errors import FairlaneError, StoreUnavailable
@@ -15,8 +14,10 @@ from fairlane.queue.gather import Gather
 from fairlane.queue.pools import Pool
 from fairlane.queue.signals import Signals
 from fairlane.queue.telling import outcome_told
-from producer.mailbox import Mailbox
+from producer.mailbox import Expected, Mailbox
 
+LETTER_S: Final = 1.0  # without a letter for so long one looks for the first time
+LATE_S: Final = 0.2  # behind what was read a letter is lost
 REREAD_S: Final = (4.0, 8.0)  # every message may be lost; jittered, so that not all who wait read at once
 OUTAGE_S: Final = 20.0  # how long Redis may be away before those who wait are told
 AGAIN_S: Final = (0.1, 0.5)
@@ -44,13 +45,9 @@ class Waiting:
 
     async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
         """As `Queue.submit`, of a job that is likely to be waited for at once, here."""
-        inbox = None if spec.delay_ms or spec.batch_id else self._mailbox.inbox(pool)
-        if inbox is None:
+        if spec.delay_ms or spec.batch_id:
             return await self._queue.submit(pool, spec)
-        submitted = await self._queue.submit(pool, replace(spec, inbox=inbox))
-        if submitted.created:
-            self._mailbox.expect(pool, spec, submitted.id)
-        return submitted
+        return await self._mailbox.submit(pool, spec, lambda made: self._queue.submit(pool, made))
 
     async def job(self, job_id: str, timeout_s: float | None, closing: asyncio.Event | None = None) -> Job:
         """The job as soon as it is finished, or as it is when the time is up or `closing` is set; without its body.
@@ -112,12 +109,12 @@ class _Watch:
             self.outcome.exception()  # nobody may be left to be told
 
     async def _run(self) -> None:
-        told = await self._mailbox.outcome(self._job_id)
-        if told and not self.outcome.done():
-            self.outcome.set_result(told)
         while not self.outcome.done():
             try:
-                await self._follow()
+                if expected := self._mailbox.expected(self._job_id):
+                    await self._by_letter(expected)
+                else:
+                    await self._follow()
             except StoreUnavailable as error:
                 await self._ride_out(error)
 
@@ -126,6 +123,30 @@ class _Watch:
         if self._clock() - self._read_at > OUTAGE_S:
             raise error
         await asyncio.sleep(random.uniform(*AGAIN_S))
+
+    async def _by_letter(self, expected: Expected) -> None:
+        """Until the job is finished, or has to be followed in the other way."""
+        pause_s = LETTER_S
+        try:
+            while True:
+                await asyncio.wait([expected.told], timeout=pause_s)
+                if expected.told.done():
+                    letter = expected.told.result()
+                    if (told := letter and letter.outcome(expected.job)) and not self.outcome.done():
+                        self.outcome.set_result(told)
+                    return
+                job = await self._read(expected.pool)
+                if self.outcome.done() or job.pool != expected.pool.name:
+                    return
+                if job.finished_at_ms is not None:
+                    self.outcome.set_result(job)
+                    await asyncio.wait([expected.told], timeout=LATE_S)
+                    if not expected.told.done():
+                        self._mailbox.distrust(expected.pool)
+                    return
+                pause_s = random.uniform(*REREAD_S)
+        finally:
+            self._mailbox.forget(self._job_id)
 
     async def _follow(self) -> None:
         pool = await self._queue.home(self._job_id)

@@ -1,8 +1,8 @@
 """From what is known of a backend to how many leases each tier may hold there, and why not more.
 
 The conditions, all of which must hold for a tier p to send (L = our live leases on the backend):
-L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and before the last of L jobs like those
-that run, but for tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The
+L < cap + θ_p; L < max(1, ⌊(K + θ_0) × room_p⌋); KV use < .95 × room_p, now and with L jobs like those that run, but
+for tier 0; the lowest tier only while nothing waits; recent time per output token below the limit. The
 scripts compare L at each pop; this says with what.
 (The rooms are those of headroom.py; the rest is the design's §5, validated by simulation: docs/capacity.md.)
 

@@ -1,6 +1,6 @@
 """What the channel `settled:<id>` says: a word, or the whole of a small outcome (lua/lib/outcome.lua).
 
-And the channel `settled:<inbox>` of whoever submitted many jobs: the same, of each of them.
+And the channel `settled:<inbox>` of a process that submitted many jobs: the same, of each of them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,17 @@ def outcome_told(job: Job, message: str) -> Job | None:
 
 
 def _told(message: str) -> dict[str, Any] | None:
-    """The job's values that the message tells of."""
+    """The job's values that the message tells of; None also if it is not understood: then who waits reads."""
     head, whole, values = message.encode(errors="surrogateescape").partition(b"\n")
     if not whole:
         return None
+    try:
+        return _values_told(head, values)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def _values_told(head: bytes, values: bytes) -> dict[str, Any]:
     tier, *parts = head.decode().split(" ")
     fields: dict[str, bytes] = {}
     start = 0
@@ -46,7 +53,8 @@ def _told(message: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What an inbox is told of one job. `word` is what the job's own channel says."""
+    """What an inbox is told of one job. `word` is what the job's own channel says, `created_at_ms` 0 if that is
+    "moved"."""
 
     job_id: str
     created_at_ms: int
@@ -54,10 +62,10 @@ class Letter:
 
     @classmethod
     def parse(cls, message: str) -> Self | None:
-        """None for '', which says that something may have been missed."""
+        """None for '', which says that something may have been missed, and for what says nothing."""
         job_id, _, rest = message.partition(" ")
         created, _, word = rest.partition(" ")
-        return cls(job_id, int(created), word) if word else None
+        return cls(job_id, int(created), word) if word and created.isdecimal() else None
 
     def outcome(self, job: Job) -> Job | None:
         """The finished job, if the letter tells all of it. `job` is as `submitted_job` has it.

@@ -60,7 +60,8 @@ class RedisTransport:
     async def submit(self, asked: Submission) -> str:
         to = await self._open()
         pool, spec = await to.intake.job(asked.request, Caller(asked.tenant or self._tenant))
-        return (await to.waiting.submit(pool, spec)).id
+        streams = asked.request.body.get("stream") is True
+        return (await (to.queue if streams else to.waiting).submit(pool, spec)).id
 
     async def submit_many(self, asked: Sequence[Submission]) -> list[str | FairlaneError]:
         to = await self._open()
