@@ -34,14 +34,10 @@ local function take_in(id, t, a)
   local spec = table.concat({t.name, tier, int(seq), now, boost, input, output, most}, ' ')
   redis.call('HSET', key, 'state', delay == '0' and 'queued' or 'delayed', 'spec', spec, 'head', ARGV[a + 6],
              'body', ARGV[a + 7])
-  if batch ~= '' then
-    redis.call('HSET', key, 'batch', batch)
-  end
-  if ARGV[a + 8] ~= '' then
-    redis.call('HSET', key, 'prefix', ARGV[a + 8])
-  end
-  if inbox ~= '-' then
-    redis.call('HSET', key, 'inbox', inbox)
+  for name, value in pairs({batch = batch, prefix = ARGV[a + 8], inbox = inbox ~= '-' and inbox or ''}) do
+    if value ~= '' then
+      redis.call('HSET', key, name, value)
+    end
   end
   if hook == '1' then
     redis.call('HSET', key, 'hook', 1)
