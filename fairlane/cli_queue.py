@@ -153,9 +153,12 @@ def explain(to: Reach, job: Annotated[str, typer.Argument(metavar="JOB")], *, as
         typer.echo(line)
 
 
+_ENDED: Final = {"succeeded": "has", "failed": "has", "expired": "has", "cancelled": "was"}
+
+
 def _why(job: str, why: Mapping[str, Any]) -> list[str]:
     """What the front door's JSON says, in words."""
-    lines = [f"{job} is {why['state']}"]
+    lines = [f"{job} {_ENDED.get(why['state'], 'is')} {why['state']}"]
     if why["position"] is not None:
         lines[0] += f"; {place(why['position'])}"
     if why["estimated_start_s"] is not None:

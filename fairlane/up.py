@@ -246,7 +246,8 @@ class _House:
                     and not self._sims
                     and all(reason.startswith("no_scrape") for reason in reasons)
                 ):
-                    print(f"Still waiting: {'; '.join(reasons)}. Jobs wait until it answers.", flush=True)  # noqa: T201
+                    told = "; ".join(reason.partition(": ")[2] for reason in reasons)
+                    print(f"Still waiting: {told}. Jobs wait until it answers.", flush=True)  # noqa: T201
                     return
                 self.look()
                 try:

@@ -56,6 +56,8 @@ async def _serve(options: Options, given: SimOptions) -> None:
     def ready(port: int) -> None:
         if given.port == 0:
             print(port, flush=True)  # noqa: T201 - which one it is
+        elif given.parent is None:  # somebody typed it
+            print(f"Serving {', '.join(given.models)} at http://{given.host}:{port}", flush=True)  # noqa: T201
 
     serving = asyncio.create_task(serve(options, given.host, given.port, ready))
     watch = asyncio.create_task(outlive(given.parent, serving.cancel))
