@@ -155,7 +155,7 @@ class Mailbox:
         found.held = len(letter.word)
         self._held += found.held
         found.told.set_result(letter)
-        if self._held > HELD:
+        while self._held > HELD:
             self.forget(next(id_ for id_, one in self._expected.items() if one.held))
 
     def _forget_all(self, pool: Pool) -> None:

@@ -40,7 +40,9 @@ class Waiting:
         self._mailbox = Mailbox(signals)
 
     async def close(self) -> None:
-        """Ends its own subscriptions; nobody may wait any more."""
+        """Ends its own subscriptions. Whoever still waits gets StoreUnavailable: their jobs go on."""
+        for watch in tuple(self._watches.values()):
+            watch.end(StoreUnavailable("This connection to Redis was closed."))
         await self._mailbox.close()
 
     async def submit(self, pool: Pool, spec: JobSpec) -> Submitted:
@@ -97,9 +99,13 @@ class _Watch:
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(self._ran)
 
-    def end(self) -> None:
-        """Nobody waits any more."""
-        self.outcome.cancel()
+    def end(self, error: FairlaneError | None = None) -> None:
+        """Nobody waits any more; or nobody can, and those who do are told why."""
+        if error is None:
+            self.outcome.cancel()
+        elif not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()
         self._task.cancel()  # it may be swallowed (see Store.bounded): then the next look at `outcome` ends it
 
     def _ran(self, task: asyncio.Task[None]) -> None:

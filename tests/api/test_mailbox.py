@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httpx
 import pytest
 
+from fairlane.errors import StoreUnavailable
 from fairlane.model import BackendSpec, Job
 from fairlane.queue.connection import connect
 from fairlane.queue.engine import Queue
@@ -335,6 +336,40 @@ async def test_what_nobody_waits_for_is_forgotten(
     async with asyncio.timeout(SOON_S):
         assert [(await waiting.job(id_, 30)).result for id_ in ids] == [b"x" * 1000] * 5
     assert (len(expected), box_of(waiting)._held) == (0, 0)  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_few_large_letters_take_the_place_of_many_small_ones(
+    waiting: Waiting, queue: Queue, pool: Pool, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "HELD", 5_000)
+    await opened(waiting, queue, pool, valkey)
+    expected = box_of(waiting)._expected  # pyright: ignore[reportPrivateUsage]
+    for size in (*[1] * 10, 4_500, 4_500):
+        await waiting.submit(pool, spec())
+        await settle(queue, pool, b"x" * size)
+
+    async def told() -> bool:
+        return all(one.told.done() for one in expected.values())
+
+    await until(told)
+    assert sum(one.held for one in expected.values()) == box_of(waiting)._held  # pyright: ignore[reportPrivateUsage]
+    assert box_of(waiting)._held <= 5_000  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("letters", [True, False])
+async def test_who_waits_when_it_is_closed_is_told_at_once(
+    waiting: Waiting, queue: Queue, pool: Pool, valkey: ValkeyServer, letters: bool
+) -> None:
+    if letters:
+        await opened(waiting, queue, pool, valkey)
+    made = await waiting.submit(pool, spec())
+    waiters = [asyncio.create_task(waiting.job(made.id, 30)) for _ in range(2)]
+    await until(lambda: only_the_inbox(waiting, queue, pool, valkey))
+    await waiting.close()
+    async with asyncio.timeout(1):
+        for waiter in waiters:
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await waiter
 
 
 async def test_more_waiters_than_letters_are_kept_for_are_all_told(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from fairlane import AsyncClient
+from fairlane.errors import FairlaneError
 from fairlane.queue.signals import Signals
 from tests.client.conftest import Reach
 from tests.dispatcher.scripted import Script
@@ -34,3 +37,15 @@ async def test_a_client_that_waits_for_what_it_submits_hears_of_it_by_letter(
     async with reach.client() as client:
         assert await trips(client, 20) > 0
         assert await trips(client, 20) == 0
+
+
+@pytest.mark.parametrize("via", ["http", "redis"])
+async def test_who_waits_when_the_client_is_closed_is_told_at_once(reach: Reach) -> None:
+    client = reach.client()
+    handle = await client.submit(model="llama", prompt="x")
+    waiter = asyncio.create_task(handle.wait(timeout=60))
+    await asyncio.sleep(0.2)  # whatever it does by then
+    await client.close()
+    async with asyncio.timeout(5):
+        with pytest.raises((RuntimeError, FairlaneError), match="closed"):
+            await waiter
