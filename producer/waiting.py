@@ -28,8 +28,8 @@ class Waiting:
     """Subscribe, then read, then wait, and read again now and then: so no outcome is missed (case 20).
 
     Those who wait for one job share one watch of it. While Redis is away they go on waiting, for OUTAGE_S at the most:
-    what they wait for is probably still being worked on. What was submitted here is told by letter, if it ends soon:
-    then there is nothing to subscribe to and to read. `close` it.
+    what they wait for is probably still being worked on. What was submitted here is told by letter: then there
+    is nothing to subscribe to, and little to read. `close` it.
     """
 
     def __init__(self, queue: Queue, signals: Signals) -> None:

@@ -37,11 +37,8 @@ async def test_a_stream_survives_the_kill_of_its_dispatcher(fleet: Fleet) -> Non
         text, _ = await read(streams, id_)
         assert sse.data_of(sse.events_of(text)[-1]) == sse.DONE
     job = await fleet.queue.inspect.job(id_)
-    assert (job.state, job.result, [attempt.outcome for attempt in job.attempts]) == (
-        "succeeded",
-        text,
-        ["lost", "succeeded"],
-    )
+    *lost, last = [attempt.outcome for attempt in job.attempts]  # the other may be starved for a lease's time, too
+    assert (job.state, job.result, set(lost), last) == ("succeeded", text, {"lost"}, "succeeded")
     await fleet.all_end([id_])
     other.send_signal(signal.SIGTERM)
     assert other.wait(PATIENCE_S) == 0
