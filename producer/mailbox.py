@@ -45,7 +45,7 @@ class Mailbox:
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
         self._name = RandomIds().token(NAME_LENGTH)
-        self._listeners: dict[str, asyncio.Task[None]] = {}  # by a pool's code, as all below
+        self._listeners: dict[str, asyncio.Task[None]] = {}  # by a pool's code, as the next three
         self._open: set[str] = set()  # the subscription stands
         self._proven: set[str] = set()  # letters come
         self._distrusted: dict[str, float] = {}  # they did not: until when
@@ -54,7 +54,7 @@ class Mailbox:
         self._sending = 0
         self._held = 0
         self._expected: OrderedDict[str, Expected] = OrderedDict()
-        self._early: OrderedDict[str, Letter] = OrderedDict()
+        self._early: OrderedDict[str, Letter] = OrderedDict()  # both by a job's id
 
     async def close(self) -> None:
         """Ends the subscriptions."""
@@ -92,6 +92,7 @@ class Mailbox:
         return found
 
     def forget(self, job_id: str) -> None:
+        """Nobody waits for its letter any more; whoever does has to read."""
         if found := self._expected.pop(job_id, None):
             self._held -= found.held
             if not found.told.done():
